@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config/cost_profile.hpp"
+#include "svm/features.hpp"
+#include "svm/knobs.hpp"
+#include "workloads/kernel_generation.hpp"
+#include "workloads/program_spec.hpp"
+#include "workloads/trace/event.hpp"
+
+namespace svmsim::model {
+
+/// The resolved scenario: every default filled in, every value checked. Only `load_scenario` makes one.
+struct HostConfig {
+  std::string profile = "turin";
+  std::uint64_t tsc_hz = 0;
+  std::string cpu;                  ///< the profile's CPU in words
+  unsigned pcpus = 1;
+  workloads::KernelGeneration kernel = workloads::KernelGeneration::v6_12;
+  unsigned hz = 250;                ///< 0 = no tick
+  svm::FeatureSet features;         ///< of the profile's CPU with host.features applied
+  std::vector<workloads::EventKind> tracepoints;  ///< events whose recording costs t_trace
+  svm::Knobs knobs;
+  Costs cost;
+  std::vector<CState> cstates;
+};
+
+struct KvmConfig {
+  bool idle_hlt = true;             ///< use the intercept where the CPU has it
+  bool avic = false;
+  std::uint64_t halt_poll_ns = 200000;
+  std::uint64_t halt_poll_ns_grow = 2;
+  std::uint64_t halt_poll_ns_grow_start = 10000;
+  std::uint64_t halt_poll_ns_shrink = 2;
+};
+
+struct VmConfig {
+  std::string name = "vm0";
+  unsigned vcpus = 1;
+  std::vector<unsigned> pin;        ///< pCPU of each vCPU; empty = the scheduler decides
+  std::string apic = "x2apic";
+  workloads::WorkloadSpec workload;
+  std::string trace;                ///< replay: path of an imported workload, instead of `workload`
+};
+
+struct RunConfig {
+  std::optional<std::uint64_t> duration_ns;  ///< absent = until the workload ends
+  std::uint64_t warmup_ns = 0;
+  std::uint64_t seed = 1;
+  bool run_ahead = true;            ///< the timing rule's shortcut; off gives the same result, slower
+};
+
+struct Scenario {
+  HostConfig host;
+  KvmConfig kvm;
+  std::vector<VmConfig> vms;        ///< `count` unrolled: names vm0, vm1, ...
+  RunConfig run;
+};
+
+}  // namespace svmsim::model

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "svm/permission_map.hpp"
+
+namespace svmsim::svm {
+
+/// Events pending at the physical CPU that runs the guest. They reach GuestCpu by value, so that it never polls.
+struct PhysicalEvents {
+  bool smi = false;
+  bool init = false;
+  bool nmi = false;
+  bool intr = false;  ///< maskable, already above the physical APIC's PPR
+
+  [[nodiscard]] bool any() const noexcept { return smi || init || nmi || intr; }
+};
+
+/// Result of an MSR access that no intercept caught.
+struct MsrAccess {
+  bool general_protection = false;  ///< the access raises #GP(0)
+  std::uint64_t value = 0;          ///< value read
+};
+
+enum class PageAccess : std::uint8_t { read, write, fetch };
+
+/// What GuestCpu asks of its surroundings. `apic/` and `model/` implement it; svm/ knows neither time nor wiring.
+/// Every question is about something the VMCB does not intercept, or about memory outside the VMCB.
+class GuestEnvironment {
+ public:
+  GuestEnvironment() = default;
+  GuestEnvironment(const GuestEnvironment&) = delete;
+  GuestEnvironment& operator=(const GuestEnvironment&) = delete;
+  virtual ~GuestEnvironment() = default;
+
+  /// Host TSC at the action that is being executed.
+  [[nodiscard]] virtual std::uint64_t host_tsc() = 0;
+
+  [[nodiscard]] virtual MsrAccess read_msr(std::uint32_t msr) = 0;
+  [[nodiscard]] virtual MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) = 0;
+  [[nodiscard]] virtual std::uint64_t read_port(std::uint16_t port, unsigned size) = 0;
+  virtual void write_port(std::uint16_t port, unsigned size, std::uint64_t value) = 0;
+  /// EAX, EBX, ECX, EDX.
+  [[nodiscard]] virtual std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) = 0;
+
+  /// Whether the nested page tables allow the access; false makes the access exit with NPF (400h).
+  [[nodiscard]] virtual bool page_allows(std::uint64_t guest_physical, PageAccess access) = 0;
+
+  /// Entry rIP of the guest's IDT gate; GuestCpu has no guest memory of its own.
+  [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) = 0;
+
+  /// The maps in system memory that MSRPM_BASE_PA and IOPM_BASE_PA point to.
+  [[nodiscard]] virtual const MsrPermissionMap& msr_permission_map(std::uint64_t physical) = 0;
+  [[nodiscard]] virtual const IoPermissionMap& io_permission_map(std::uint64_t physical) = 0;
+
+  /// AVIC: class-relevant view of the backing page. Vector of the highest IRR bit, or -1.
+  [[nodiscard]] virtual int avic_highest_irr() { return -1; }
+  /// AVIC: PPR of the backing page.
+  [[nodiscard]] virtual std::uint8_t avic_ppr() { return 0; }
+};
+
+}  // namespace svmsim::svm

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace svmsim::workloads {
+
+/// Kinds of trace event that svmsim models or reads. Names are the kernel's (arch/x86/kvm/trace.h, include/trace/events).
+/// The comment names the meaning of TraceEvent::field by index.
+enum class EventKind : std::uint8_t {
+  kvm_entry,             ///< rip, EVENTINJ (low 32 vector word, high 32 error code), immediate_exit
+  kvm_exit,              ///< exit code, rip, info1, info2, EXITINTINFO (as kvm_entry), requests
+  kvm_apic_ipi,          ///< icr_low, dest
+  kvm_apic_accept_irq,   ///< apicid, delivery mode, trigger mode (1 level), vector
+  kvm_apicv_accept_irq,  ///< as kvm_apic_accept_irq
+  kvm_apic,              ///< 1 write, register offset (0x300), value
+  kvm_msr,               ///< 1 write, msr, value, 1 exception
+  kvm_eoi,               ///< apicid, vector
+  kvm_pv_eoi,            ///< apicid, vector
+  kvm_inj_virq,          ///< vector, 1 soft, 1 reinjected
+  kvm_inj_exception,     ///< vector, 1 has error, error code, 1 reinjected
+  kvm_pio,               ///< 1 write, port, size, count, value
+  kvm_hypercall,         ///< nr, a0, a1, a2, a3
+  kvm_cpuid,             ///< leaf, subleaf, eax, ebx, ecx, edx, 1 found
+  kvm_page_fault,        ///< rip, address, error code
+  kvm_halt_poll_ns,      ///< 1 grow, new, old
+  kvm_vcpu_wakeup,       ///< ns, 1 waited, 1 valid
+  kvm_userspace_exit,    ///< reason, errno
+  kvm_fpu,               ///< 1 load
+  sched_switch,          ///< prev tid, prev prio, prev state, next tid, next prio
+  sched_waking,          ///< tid, prio, target cpu
+  sched_wakeup,          ///< tid, prio, target cpu
+  cpu_idle,              ///< state (4294967295 = exit), cpu
+  other,                 ///< an event nobody here knows; name and text as read
+};
+
+/// One line of a trace, as read or as simulated. Sorted by time, then file order.
+struct TraceEvent {
+  std::uint64_t time = 0;  ///< in a simulation TSC cycles; in a file the clock's unit (see TraceFile)
+  EventKind kind = EventKind::other;
+  std::int32_t cpu = -1;   ///< pCPU; -1 unknown
+  std::int32_t tid = -1;   ///< host thread; -1 unknown
+  std::int32_t vcpu = -1;  ///< vCPU index; -1 unknown
+  std::array<std::uint64_t, 8> field{};
+};
+
+/// The kernel's event name ("kvm_entry").
+[[nodiscard]] std::string_view event_name(EventKind kind);
+
+}  // namespace svmsim::workloads

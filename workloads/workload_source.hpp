@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "svm/guest_action.hpp"
+
+namespace svmsim::workloads {
+
+/// A named figure that a workload reports at the end ("iterations", "cycles_per_iteration", ...), in order.
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// State in which the workload finds its vCPU at the first VMRUN.
+struct InitialState {
+  std::uint64_t rip = 0;
+  bool interrupts_enabled = false;                   ///< RFLAGS.IF
+  std::uint64_t gdt_base = 0;                        ///< guest physical = linear
+  std::uint64_t idt_base = 0;
+  std::uint16_t code_selector = 8;
+  std::vector<std::uint64_t> absent_pages;           ///< guest physical pages whose first touch is an NPF
+};
+
+/// What one vCPU does next. The one interface behind programs, task sets and trace replay.
+///
+/// A driver calls current(), executes it, and calls retire() once the action has completed, be it in guest mode or by
+/// emulation in the host. current() returns the same action until then: a faulting action is simply executed again.
+/// interrupt() suspends the current action and makes current() the first action of the vector's handler; when that
+/// handler's iret retires, current() is again what it was. Time is the guest's TSC in cycles.
+class WorkloadSource {
+ public:
+  WorkloadSource() = default;
+  WorkloadSource(const WorkloadSource&) = delete;
+  WorkloadSource& operator=(const WorkloadSource&) = delete;
+  virtual ~WorkloadSource() = default;
+
+  [[nodiscard]] virtual InitialState initial_state() const = 0;
+
+  /// The action to execute; nullptr when the workload of this vCPU has ended. Valid until the next call of a
+  /// non-const member.
+  [[nodiscard]] virtual const svm::GuestAction* current() = 0;
+
+  /// The current action has completed at `tsc` with `result` (TSC, MSR, port or memory value read).
+  virtual void retire(std::uint64_t tsc, std::uint64_t result) = 0;
+
+  /// An interrupt has been delivered to the guest.
+  virtual void interrupt(std::uint8_t vector, std::uint64_t tsc) = 0;
+
+  /// rIP of the vector's handler (the guest's IDT).
+  [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) const = 0;
+
+  /// An action of this vCPU caused an exit at `tsc`; for sources that compare with a recording.
+  virtual void exited(std::uint64_t exit_code, std::uint64_t tsc) {
+    (void)exit_code;
+    (void)tsc;
+  }
+
+  /// Figures of this vCPU so far; reading has no side effects.
+  [[nodiscard]] virtual Metrics metrics() const = 0;
+
+  /// Why the workload ended early, in one sentence ("interrupt did not arrive in iteration 3"); "" if it did not.
+  [[nodiscard]] virtual std::string failure() const { return {}; }
+};
+
+}  // namespace svmsim::workloads
