@@ -1,7 +1,7 @@
 #pragma once
 
-// The one table of exit codes (APM vol. 2, appendix C, table C-1). svm/exit_code.hpp makes constants and names of it,
-// svm/intercept.hpp the intercepts. A row is
+// The one table of exit codes (APM vol. 2, appendix C, table C-1). svm/exit_code.hpp makes constants and
+// names of it, svm/intercept.hpp the intercepts. A row is
 //   X(identifier, code, name in the manual, name in Linux, CPUID feature, meaning)
 // The name in Linux is what kvm_exit prints (arch/x86/include/uapi/asm/svm.h), "" where it prints the number.
 

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "svm/features.hpp"
 #include "svm/guest_action.hpp"
 #include "svm/guest_environment.hpp"
+#include "svm/intercept.hpp"
 #include "svm/knobs.hpp"
+#include "svm/pause_filter.hpp"
+#include "svm/processor_limits.hpp"
 #include "svm/vmcb.hpp"
+#include "svm/vmcb_bits.hpp"
 
 namespace svmsim::svm {
 
@@ -23,35 +27,50 @@ enum class StepKind : std::uint8_t {
 
 struct Step {
   StepKind kind = StepKind::none;
-  std::uint8_t vector = 0;     ///< of a delivered event
-  std::uint64_t result = 0;    ///< of a retired action: TSC, MSR, port or memory value read
+  std::uint8_t vector = 0;   ///< of a delivered event
+  std::uint64_t result = 0;  ///< of a retired action: TSC, MSR, CR8, port value, or EBX:EAX of CPUID
 };
 
 /// The untimed guest-mode core: VMRUN, guest actions under a VMCB, #VMEXIT. APM vol. 2, chapter 15.
-/// It holds what a core holds while a guest runs (the loaded VMCB state, the interrupt shadow, whether it is halted) and
-/// stands in for the guest's stack: delivery pushes rIP and RFLAGS on an internal list of frames, IRET pops it.
-/// It does not know time: whoever drives it charges cycles and says which physical events are pending.
+/// It holds what a core holds while a guest runs (the loaded VMCB state, the interrupt shadow, whether it is
+/// halted) and stands in for the guest's stack: delivery pushes rIP and RFLAGS on an internal list of frames,
+/// IRET pops it. Because of that list there is one GuestCpu per vCPU. It does not know time: whoever drives
+/// it charges cycles and says which physical events are pending.
 ///
 /// Order of use: vmrun(), then boundary() before each execute(), until one of them returns vmexit.
+///
+/// Left out: AVIC delivers nothing here (only the idle-HLT intercept looks at the backing page); SMM, INIT
+/// and the un-intercepted shutdown; the guest's own page tables (linear addresses are guest physical ones);
+/// the TSS I/O bitmap; real memory: a memory action only asks whether the nested page tables allow it.
+/// Intercepts, exit fields and permission map pointers are read from the VMCB in place, without the cache
+/// that the clean bits describe.
 class GuestCpu {
  public:
-  explicit GuestCpu(FeatureSet features, Knobs knobs = {});
+  explicit GuestCpu(FeatureSet features, Knobs knobs = {}, ProcessorLimits limits = {});
 
-  /// VMRUN (15.5.1): loads the VMCB, checks it (3.2 of the fact sheet), sets GIF, injects EVENTINJ.
+  /// VMRUN (15.5.1): loads the VMCB, checks it (svm/vmrun_checks.hpp), sets GIF, injects EVENTINJ.
   /// Returns entered, delivered, or vmexit (INVALID, or an exit during the delivery of the injected event).
-  /// `host_if` is RFLAGS.IF of the host at VMRUN; with V_INTR_MASKING it gates physical INTR.
+  /// `host_if` is RFLAGS.IF of the host at VMRUN; with V_INTR_MASKING it gates physical INTR. The VMCB must
+  /// stay where it is until #VMEXIT. TLB_CONTROL other than 0, or another ASID than last time, forgets which
+  /// descriptor table pages event delivery has found mapped.
   Step vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment);
 
   /// Instruction boundary: takes the highest-priority pending event (3.10). none, delivered or vmexit.
-  /// Ends a halt when it returns delivered or vmexit.
+  /// Ends a halt when it returns delivered or vmexit. May be skipped while !event_possible() and nothing
+  /// physical is pending.
   Step boundary(PhysicalEvents events, GuestEnvironment& environment);
 
   /// One action at the current rIP: retired, halted, delivered (a fault) or vmexit. An exiting fault-like
-  /// instruction changes nothing. Precondition: in guest mode, not halted.
+  /// instruction changes nothing. Precondition: in guest mode, not halted, action.rip is rip().
   Step execute(const GuestAction& action, GuestEnvironment& environment);
 
-  /// Whether an interrupt, virtual or physical, could be taken now or after a shadow; lets a driver skip boundary().
-  [[nodiscard]] bool event_possible() const noexcept;
+  /// Whether a virtual interrupt or NMI could be taken now or after a shadow. Physical events are known to
+  /// the driver, who calls boundary() when this or PhysicalEvents::any() is true.
+  [[nodiscard]] bool event_possible() const noexcept {
+    using namespace int_ctl;
+    const bool interrupt = (int_ctl_ & v_irq) != 0 && (rflags_ & rflags::interrupt) != 0;
+    return interrupt || (int_ctl_ & (v_nmi | v_nmi_mask)) == v_nmi;
+  }
 
   [[nodiscard]] bool in_guest_mode() const noexcept { return vmcb_ != nullptr; }
   [[nodiscard]] bool halted() const noexcept { return halted_; }
@@ -59,9 +78,12 @@ class GuestCpu {
   [[nodiscard]] std::uint64_t rip() const noexcept { return rip_; }
   [[nodiscard]] std::uint64_t rflags() const noexcept { return rflags_; }
   [[nodiscard]] bool interrupt_shadow() const noexcept { return shadow_; }
-  [[nodiscard]] std::uint8_t v_tpr() const noexcept;
+  [[nodiscard]] std::uint8_t v_tpr() const noexcept { return int_ctl::v_tpr(int_ctl_); }
+  /// Privilege level of the last action, or of the handler that was entered since.
+  [[nodiscard]] std::uint8_t cpl() const noexcept { return cpl_; }
   [[nodiscard]] const FeatureSet& features() const noexcept { return features_; }
   [[nodiscard]] const Knobs& knobs() const noexcept { return knobs_; }
+  [[nodiscard]] const ProcessorLimits& limits() const noexcept { return limits_; }
   /// Depth of handlers that have not returned.
   [[nodiscard]] std::size_t frames() const noexcept { return frames_.size(); }
 
@@ -69,20 +91,77 @@ class GuestCpu {
   struct Frame {
     std::uint64_t rip;
     std::uint64_t rflags;
-    bool virtual_nmi;
+    std::uint8_t cpl;
   };
 
-  FeatureSet features_;
-  Knobs knobs_;
+  // vmrun.cpp
+  [[nodiscard]] Step invalid_exit(Vmcb& vmcb) noexcept;
+  Step vmexit(std::uint64_t code, std::uint64_t info_1 = 0, std::uint64_t info_2 = 0,
+              std::uint64_t next_rip = 0) noexcept;
+
+  // event_delivery.cpp
+  [[nodiscard]] Step inject(GuestEnvironment& environment);
+  [[nodiscard]] Step deliver(std::uint32_t event, std::uint32_t error_code, std::uint64_t return_rip,
+                             GuestEnvironment& environment);
+  [[nodiscard]] Step physical_interrupt(GuestEnvironment& environment);
+  [[nodiscard]] Step virtual_interrupt(GuestEnvironment& environment);
+  [[nodiscard]] Step fault(std::uint8_t vector, GuestEnvironment& environment);
+  [[nodiscard]] Step general_protection(GuestEnvironment& environment);
+  [[nodiscard]] bool descriptor_readable(std::uint64_t address, std::uint64_t& known_page,
+                                         GuestEnvironment& environment);
+
+  // execute.cpp and its siblings, one per subject
+  [[noreturn]] void not_runnable() const;
+  Step retire(const GuestAction& action, std::uint64_t result = 0) noexcept {
+    rip_ = action.next_rip();
+    shadow_ = false;
+    return {StepKind::retired, 0, result};
+  }
+  Step intercepted_exit(Intercept intercept, const GuestAction& action) noexcept {
+    return vmexit(exit_code_of(intercept), 0, 0, action.next_rip());
+  }
+  [[nodiscard]] bool intercepts(Intercept intercept) const noexcept {
+    return svm::intercepted(vmcb_->control, intercept);
+  }
+  Step execute_cli_sti(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_hlt(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_pause(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_cpuid(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_rdtsc(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_msr(const GuestAction& action, bool write, GuestEnvironment& environment);
+  Step execute_io(const GuestAction& action, bool write, GuestEnvironment& environment);
+  Step execute_cr8(const GuestAction& action, bool write, GuestEnvironment& environment);
+  Step execute_memory(const GuestAction& action, bool write, GuestEnvironment& environment);
+  Step execute_iret(const GuestAction& action);
+
+  static constexpr std::uint64_t no_page = ~std::uint64_t{0};
+  static constexpr std::size_t max_frames = 1024;
+
   Vmcb* vmcb_ = nullptr;
   std::uint64_t rip_ = 0;
   std::uint64_t rflags_ = 0;
+  /// int_ctl as the core holds it: bits without a feature or an enable bit are 0, V_IRQ is 0 under AVIC, and
+  /// VGIF is 1 where it is not in use, so that the hot tests need no enable bits.
+  std::uint32_t int_ctl_ = 0;
+  std::uint32_t supported_int_ctl_ = 0;
+  std::uint32_t saved_int_ctl_ = 0;  ///< bits that #VMEXIT writes back
+  std::uint32_t delivering_ = 0;     ///< event on its way through the IDT, in EXITINTINFO's format
+  std::uint32_t delivering_error_ = 0;
+  std::uint32_t asid_ = 0;
+  std::uint64_t idt_page_ = no_page;
+  std::uint64_t gdt_page_ = no_page;
+  std::uint8_t cpl_ = 0;
   bool shadow_ = false;
   bool halted_ = false;
   bool gif_ = true;
   bool host_if_ = false;
+  bool nmi_masked_ = false;  ///< the guest took a physical NMI and has not executed IRET
+  bool has_nrips_ = false;
+  PauseFilter pause_filter_;
   std::vector<Frame> frames_;
-  // The rest of the loaded state is the svm room's own affair.
+  FeatureSet features_;
+  Knobs knobs_;
+  ProcessorLimits limits_;
 };
 
 }  // namespace svmsim::svm

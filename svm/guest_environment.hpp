@@ -7,7 +7,8 @@
 
 namespace svmsim::svm {
 
-/// Events pending at the physical CPU that runs the guest. They reach GuestCpu by value, so that it never polls.
+/// Events pending at the physical CPU that runs the guest. They reach GuestCpu by value, so that it never
+/// polls.
 struct PhysicalEvents {
   bool smi = false;
   bool init = false;
@@ -25,8 +26,8 @@ struct MsrAccess {
 
 enum class PageAccess : std::uint8_t { read, write, fetch };
 
-/// What GuestCpu asks of its surroundings. `apic/` and `model/` implement it; svm/ knows neither time nor wiring.
-/// Every question is about something the VMCB does not intercept, or about memory outside the VMCB.
+/// What GuestCpu asks of its surroundings. `apic/` and `model/` implement it; svm/ knows neither time nor
+/// wiring. Every question is about something the VMCB does not intercept, or about memory outside the VMCB.
 class GuestEnvironment {
  public:
   GuestEnvironment() = default;
@@ -53,6 +54,12 @@ class GuestEnvironment {
   /// The maps in system memory that MSRPM_BASE_PA and IOPM_BASE_PA point to.
   [[nodiscard]] virtual const MsrPermissionMap& msr_permission_map(std::uint64_t physical) = 0;
   [[nodiscard]] virtual const IoPermissionMap& io_permission_map(std::uint64_t physical) = 0;
+
+  /// INTACK at the physical APIC for a physical interrupt that the VMCB does not intercept: its vector, or -1
+  /// when this environment has no physical interrupts for the guest (the interrupt then stays pending).
+  [[nodiscard]] virtual int acknowledge_physical_interrupt() { return -1; }
+  /// The guest took the pending physical NMI, which the VMCB does not intercept.
+  virtual void acknowledge_physical_nmi() {}
 
   /// AVIC: class-relevant view of the backing page. Vector of the highest IRR bit, or -1.
   [[nodiscard]] virtual int avic_highest_irr() { return -1; }

@@ -15,10 +15,14 @@ class MsrPermissionMap {
   [[nodiscard]] static constexpr std::int32_t read_bit(std::uint32_t msr) noexcept {
     const std::uint32_t low = msr & 0x1fffU;
     switch (msr & ~0x1fffU) {
-      case 0x00000000U: return static_cast<std::int32_t>(2 * low);
-      case 0xc0000000U: return static_cast<std::int32_t>(0x4000 + 2 * low);
-      case 0xc0010000U: return static_cast<std::int32_t>(0x8000 + 2 * low);
-      default: return -1;
+      case 0x00000000U:
+        return static_cast<std::int32_t>(2 * low);
+      case 0xc0000000U:
+        return static_cast<std::int32_t>(0x4000 + 2 * low);
+      case 0xc0010000U:
+        return static_cast<std::int32_t>(0x8000 + 2 * low);
+      default:
+        return -1;
     }
   }
 
@@ -39,7 +43,8 @@ class MsrPermissionMap {
   std::array<std::uint8_t, size_bytes> bytes_{};
 };
 
-/// I/O permission map: 12 KiB, one bit per port plus the bits that an access at FFFFh may touch. APM vol. 2, 15.10.1.
+/// I/O permission map: 12 KiB, one bit per port plus the bits that an access at FFFFh may touch. APM vol.
+/// 2, 15.10.1.
 class IoPermissionMap {
  public:
   static constexpr std::size_t size_bytes = 0x3000;

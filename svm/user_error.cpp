@@ -9,7 +9,8 @@ namespace svmsim {
 
 std::string Problem::text() const {
   std::string result;
-  if (!source.empty()) result += line != 0 ? fmt::format("{}:{}: ", source, line) : fmt::format("{}: ", source);
+  if (!source.empty())
+    result += line != 0 ? fmt::format("{}:{}: ", source, line) : fmt::format("{}: ", source);
   if (!path.empty()) result += path + ": ";
   result += message;
   if (!nearest.empty()) result += fmt::format(" (did you mean {}?)", nearest);

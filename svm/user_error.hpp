@@ -21,7 +21,8 @@ struct Problem {
   [[nodiscard]] std::string text() const;
 };
 
-/// The user's input is wrong. Carries all problems found, never only the first; what() lists them a line each.
+/// The user's input is wrong. Carries all problems found, never only the first; what() lists them a line
+/// each.
 class UserError : public std::exception {
  public:
   explicit UserError(std::vector<Problem> problems);

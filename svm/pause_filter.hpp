@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+namespace svmsim::svm {
+
+/// The PAUSE filter of one core (APM vol. 2, 15.14.4). Without a count every PAUSE exits; with a count of n,
+/// PAUSE number n + 1 of a burst exits; with a threshold, a gap of more cycles than that starts a new burst.
+class PauseFilter {
+ public:
+  /// At VMRUN. `count` and `threshold` are the VMCB fields, 0 where the processor has no such feature.
+  void load(std::uint16_t count, std::uint16_t threshold) noexcept {
+    count_ = count;
+    threshold_ = threshold;
+    remaining_ = count;
+    seen_ = false;
+  }
+
+  /// Whether an intercepted PAUSE at `tsc` exits. `equal_gap_reloads`: what a gap of exactly the threshold
+  /// does.
+  [[nodiscard]] bool exits(std::uint64_t tsc, bool equal_gap_reloads) noexcept {
+    if (count_ == 0) return true;
+    if (threshold_ != 0) {
+      const std::uint64_t gap = tsc - last_;
+      // The first PAUSE after VMRUN has no predecessor: an infinite gap.
+      const bool new_burst = !seen_ || gap > threshold_ || (equal_gap_reloads && gap == threshold_);
+      seen_ = true;
+      last_ = tsc;
+      if (new_burst) {
+        remaining_ = count_;
+        return false;
+      }
+    }
+    return --remaining_ < 0;
+  }
+
+ private:
+  std::uint64_t last_ = 0;
+  std::int32_t remaining_ = 0;
+  std::uint16_t count_ = 0;
+  std::uint16_t threshold_ = 0;
+  bool seen_ = false;
+};
+
+}  // namespace svmsim::svm

@@ -1,0 +1,122 @@
+#include "svm/exit_code.hpp"
+#include "svm/guest_cpu.hpp"
+#include "svm/user_error.hpp"
+#include "svm/vmrun_checks.hpp"
+
+namespace svmsim::svm {
+
+namespace {
+
+std::uint32_t supported_int_ctl(const FeatureSet& features) noexcept {
+  using namespace int_ctl;
+  std::uint32_t bits = v_tpr_mask | v_irq | v_intr_prio_mask | v_ign_tpr | v_intr_masking;
+  if (features.has(Feature::vgif)) bits |= v_gif | v_gif_enable;
+  if (features.has(Feature::vnmi)) bits |= v_nmi | v_nmi_mask | v_nmi_enable;
+  if (features.has(Feature::avic)) bits |= avic_enable;
+  if (features.has(Feature::x2avic)) bits |= x2avic_enable;
+  return bits;
+}
+
+}  // namespace
+
+GuestCpu::GuestCpu(FeatureSet features, Knobs knobs, ProcessorLimits limits)
+    : supported_int_ctl_(supported_int_ctl(features)),
+      has_nrips_(features.has(Feature::nrips)),
+      features_(features),
+      knobs_(knobs),
+      limits_(limits) {
+  frames_.reserve(16);
+}
+
+Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
+  if (vmcb_ != nullptr) throw InternalError("VMRUN while the GuestCpu is in guest mode");
+  if (!vmrun_legal(vmcb, features_, knobs_, limits_)) return invalid_exit(vmcb);
+
+  VmcbControl& control = vmcb.control;
+  const VmcbSave& save = vmcb.save;
+  vmcb_ = &vmcb;
+  rip_ = save.rip;
+  rflags_ = save.rflags | rflags::always_one;
+  cpl_ = save.cpl & 3U;
+  if ((save.cr0 & cr0::pe) == 0) {
+    cpl_ = 0;
+  } else if ((rflags_ & rflags::virtual_8086) != 0) {
+    cpl_ = 3;
+  }
+  shadow_ = (control.int_state & int_state::interrupt_shadow) != 0;
+  halted_ = false;
+  host_if_ = host_if;
+
+  using namespace int_ctl;
+  int_ctl_ = control.int_ctl & supported_int_ctl_;
+  saved_int_ctl_ = v_tpr_mask;
+  if ((int_ctl_ & avic_enable) != 0) {
+    int_ctl_ &= ~v_irq;
+  } else {
+    saved_int_ctl_ |= v_irq;
+  }
+  if ((int_ctl_ & v_gif_enable) != 0) {
+    saved_int_ctl_ |= v_gif;
+  } else {
+    int_ctl_ |= v_gif;
+  }
+  if ((int_ctl_ & v_nmi_enable) != 0) {
+    saved_int_ctl_ |= v_nmi | v_nmi_mask;
+  } else {
+    int_ctl_ &= ~(v_nmi | v_nmi_mask);
+  }
+
+  pause_filter_.load(
+      features_.has(Feature::pause_filter) ? control.pause_filter_count : std::uint16_t{0},
+      features_.has(Feature::pause_filter_threshold) ? control.pause_filter_thresh : std::uint16_t{0});
+  if (control.tlb_ctl != 0 || control.asid != asid_) {
+    idt_page_ = no_page;
+    gdt_page_ = no_page;
+    asid_ = control.asid;
+  }
+  gif_ = true;
+  if ((control.event_inj & event_inj::valid) != 0) return inject(environment);
+  return {StepKind::entered, 0, 0};
+}
+
+Step GuestCpu::invalid_exit(Vmcb& vmcb) noexcept {
+  // The guest never ran: nothing but the exit fields changes.
+  VmcbControl& control = vmcb.control;
+  control.exit_code = exit_code::invalid;
+  control.exit_info_1 = 0;
+  control.exit_info_2 = 0;
+  control.exit_int_info = 0;
+  control.exit_int_info_err = 0;
+  control.event_inj &= ~event_inj::valid;
+  if (has_nrips_) control.next_rip = 0;
+  gif_ = false;
+  halted_ = false;
+  return {StepKind::vmexit, 0, 0};
+}
+
+Step GuestCpu::vmexit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2,
+                      std::uint64_t next_rip) noexcept {
+  VmcbControl& control = vmcb_->control;
+  VmcbSave& save = vmcb_->save;
+  save.rip = rip_;
+  save.rflags = rflags_;
+  save.cpl = cpl_;
+  control.int_ctl = (control.int_ctl & ~saved_int_ctl_) | (int_ctl_ & saved_int_ctl_);
+  control.int_state =
+      (control.int_state & ~int_state::interrupt_shadow) | (shadow_ ? int_state::interrupt_shadow : 0U);
+  control.exit_code = code;
+  control.exit_info_1 = info_1;
+  control.exit_info_2 = info_2;
+  control.exit_int_info = delivering_;
+  control.exit_int_info_err = delivering_error_;
+  if (has_nrips_) control.next_rip = next_rip;
+  control.insn_len = 0;
+  delivering_ = 0;
+  delivering_error_ = 0;
+  halted_ = false;
+  gif_ = false;
+  vmcb_ = nullptr;
+  return {StepKind::vmexit, 0, 0};
+}
+
+}  // namespace svmsim::svm
