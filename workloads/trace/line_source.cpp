@@ -1,0 +1,139 @@
+#include "workloads/trace/line_source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <streambuf>
+
+#include <boost/iostreams/device/file.hpp>
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filtering_streambuf.hpp>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "svm/user_error.hpp"
+
+namespace svmsim::workloads {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = std::size_t{1} << 18;
+constexpr std::uint64_t always_allowed = std::uint64_t{64} << 20;
+
+}  // namespace
+
+LineSource::LineSource(std::istream& in, std::size_t max_line_bytes)
+    : in_(in), max_line_bytes_(std::max<std::size_t>(max_line_bytes, 1)), chunk_(chunk_bytes) {}
+
+bool LineSource::fill() {
+  begin_ = 0;
+  end_ = 0;
+  if (!in_.good()) return false;
+  in_.read(chunk_.data(), static_cast<std::streamsize>(chunk_.size()));
+  end_ = static_cast<std::size_t>(in_.gcount());
+  return end_ != 0;
+}
+
+bool LineSource::next(std::string_view& line) {
+  carry_.clear();
+  cut_ = false;
+  bool carried = false;
+  for (;;) {
+    if (begin_ == end_ && !fill()) {
+      if (!carried) return false;
+      line = carry_;  // the last line has no line feed
+      break;
+    }
+    const char* const start = chunk_.data() + begin_;
+    const auto* const feed = static_cast<const char*>(std::memchr(start, '\n', end_ - begin_));
+    const std::size_t length = feed != nullptr ? static_cast<std::size_t>(feed - start) : end_ - begin_;
+    begin_ += length + (feed != nullptr ? 1 : 0);
+    if (feed != nullptr && !carried) {
+      line = {start, length};
+      break;
+    }
+    const std::size_t room = max_line_bytes_ + 1 - std::min(carry_.size(), max_line_bytes_ + 1);
+    carry_.append(start, std::min(length, room));
+    carried = true;
+    if (feed != nullptr) {
+      line = carry_;
+      break;
+    }
+  }
+  ++number_;
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.size() > max_line_bytes_) {
+    line = line.substr(0, max_line_bytes_);
+    cut_ = true;
+  }
+  return true;
+}
+
+/// Buffer between the decompressor and the reader: counts, bounds, and turns a decompressor's exception into
+/// an end of file with a reason.
+struct UnpackingFile::State : std::streambuf {
+  std::string path;
+  std::ifstream file;
+  boost::iostreams::filtering_istreambuf filter;
+  std::uint64_t limit = 0;
+  std::uint64_t produced = 0;
+  std::string failure;
+  std::vector<char> buffer = std::vector<char>(chunk_bytes);
+  std::unique_ptr<std::istream> stream;
+
+  int_type underflow() override {
+    if (gptr() < egptr()) return traits_type::to_int_type(*gptr());
+    if (!failure.empty()) return traits_type::eof();
+    std::streamsize got = 0;
+    try {
+      got = filter.sgetn(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    } catch (const std::exception&) {
+      failure = "the gzip data is damaged or ends early";
+      return traits_type::eof();
+    }
+    if (got <= 0) return traits_type::eof();
+    produced += static_cast<std::uint64_t>(got);
+    if (produced > limit) {
+      failure = fmt::format("the file unpacks to more than {} bytes, which is the limit for its size", limit);
+      return traits_type::eof();
+    }
+    setg(buffer.data(), buffer.data(), buffer.data() + got);
+    return traits_type::to_int_type(*gptr());
+  }
+};
+
+UnpackingFile::UnpackingFile(const std::string& path, unsigned max_expansion)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.path = path;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) {
+    throw TraceError(Problem{path, 0, "", S_ISDIR(status.st_mode) ? "is a directory" : "no such file", ""});
+  }
+  state.file.open(path, std::ios::binary);
+  if (!state.file) throw TraceError(Problem{path, 0, "", "cannot be read", ""});
+  const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+  state.limit = std::max(always_allowed, size * max_expansion);
+  std::array<char, 2> magic{};
+  state.file.read(magic.data(), magic.size());
+  const bool packed = state.file.gcount() == 2 && magic[0] == '\x1f' && magic[1] == '\x8b';
+  state.file.clear();
+  state.file.seekg(0);
+  if (packed) {
+    state.filter.push(boost::iostreams::gzip_decompressor());
+    state.filter.push(state.file);
+    state.stream = std::make_unique<std::istream>(&state);
+  }
+}
+
+UnpackingFile::~UnpackingFile() = default;
+
+std::istream& UnpackingFile::stream() {
+  return state_->stream ? *state_->stream : static_cast<std::istream&>(state_->file);
+}
+
+std::string UnpackingFile::failure() const {
+  return state_->failure;
+}
+
+}  // namespace svmsim::workloads

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace svmsim::workloads {
+
+// Words that the kernel prints inside event texts, for the writer and the reader alike.
+
+/// Delivery mode 0..7 as kvm_apic_ipi and kvm_apic_accept_irq print it ("Fixed", "LowPrio", ...).
+[[nodiscard]] std::string_view delivery_mode_name(unsigned mode);
+[[nodiscard]] std::optional<unsigned> delivery_mode_of(std::string_view name);
+
+/// Destination shorthand 0..3 ("dst", "self", "all", "all-but-self").
+[[nodiscard]] std::string_view shorthand_name(unsigned shorthand);
+[[nodiscard]] std::optional<unsigned> shorthand_of(std::string_view name);
+
+/// "#GP" for an exception vector; empty for a vector that the kernel has no name for.
+[[nodiscard]] std::string_view exception_name(unsigned vector);
+[[nodiscard]] std::optional<unsigned> exception_of(std::string_view name);
+
+/// "KVM_EXIT_IO"; empty for a reason without a name.
+[[nodiscard]] std::string_view userspace_exit_name(std::uint64_t reason);
+
+/// Scheduler states of sched_switch: up to eight ASCII letters in a word, the first in the lowest byte.
+[[nodiscard]] std::uint64_t pack_letters(std::string_view letters);
+[[nodiscard]] std::string unpack_letters(std::uint64_t packed);
+
+}  // namespace svmsim::workloads
