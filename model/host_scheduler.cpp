@@ -1,0 +1,44 @@
+#include "model/host_scheduler.hpp"
+
+#include "model/physical_cpu.hpp"
+
+namespace svmsim::model {
+
+HostScheduler::HostScheduler(const sc_core::sc_module_name& name, unsigned pcpus, std::uint64_t wakeup_cycles)
+    : sc_core::sc_module(name), queues_(pcpus), wakeup_cycles_(wakeup_cycles) {
+  entry.bind(*this);
+}
+
+void HostScheduler::wake(HostThread& thread, PhysicalCpu* waker, std::uint64_t now) {
+  thread.state = HostThread::State::runnable;
+  thread.was_woken = true;
+  RunQueue& queue = queues_[thread.cpu];
+  queue.waiting.push_back(&thread);
+  if (waker == nullptr) return;  // before time starts: every pCPU looks at its queue by itself
+  if (waker->events().active()) {
+    const auto kind = workloads::EventKind::sched_waking;
+    waker->events().push({now, kind, 0, static_cast<std::int32_t>(waker->index()), waker->current_tid(), -1,
+                          {static_cast<std::uint64_t>(thread.tid), 120, thread.cpu}});
+  }
+  waker->charge(wakeup_cycles_);
+  if (!queue.busy && waker->index() != thread.cpu) fabric->send(thread.cpu, ArrivalKind::reschedule, waker->local());
+}
+
+HostThread* HostScheduler::pick(unsigned cpu) {
+  RunQueue& queue = queues_[cpu];
+  queue.need_resched = false;
+  queue.busy = !queue.waiting.empty();
+  if (queue.waiting.empty()) return nullptr;
+  HostThread* next = queue.waiting.front();
+  queue.waiting.pop_front();
+  return next;
+}
+
+void HostScheduler::requeue(HostThread& thread) { queues_[thread.cpu].waiting.push_back(&thread); }
+
+void HostScheduler::tick(unsigned cpu) {
+  RunQueue& queue = queues_[cpu];
+  if (queue.busy && !queue.waiting.empty()) queue.need_resched = true;
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,230 @@
+#include "model/hypervisor.hpp"
+
+#include "svm/exit_code.hpp"
+#include "svm/user_error.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+using svm::StepKind;
+using workloads::EventKind;
+using workloads::KernelGeneration;
+
+Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& host, const KvmConfig& kvm,
+                       EventHub& events)
+    : sc_core::sc_module(name),
+      host_(host),
+      kvm_(kvm),
+      cost_(host.cost),
+      kernel_(host.kernel),
+      events_(events),
+      t_world_entry_(host.cost.t_world * host.cost.t_world_entry_pct / 100),
+      t_world_exit_(host.cost.t_world - t_world_entry_) {}
+
+// vcpu_run (arch/x86/kvm/x86.c).
+void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.pcpu = &cpu;
+  if (vcpu.halt.phase == HaltPhase::blocked && !resume_block(vcpu, cpu)) return;
+  while (!cpu.at_end()) {
+    if (warmup_cycles_ != 0 && cpu.local() >= warmup_cycles_) end_warmup(vcpu);
+    if (vcpu.mp_state == MpState::runnable) {
+      enter_guest(vcpu, cpu);
+      if (vcpu.state == HostThread::State::ended) return;
+    } else if (!vcpu_block(vcpu, cpu)) {
+      return;
+    }
+    vcpu.requests &= ~request::unblock;
+    cpu.synchronise();
+    if (scheduler->need_resched(cpu.index())) return;
+  }
+}
+
+void Hypervisor::end_warmup(Vcpu& vcpu) {
+  if (vcpu.warm) return;
+  vcpu.warm = true;
+  vcpu.stats_at_warmup = vcpu.stats;
+  vcpu.exits.reset();
+  vcpu.wakeup_latency = {};
+  vcpu.ipi_latency = {};
+}
+
+// vcpu_enter_guest.
+void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if ((vcpu.requests & request::event) != 0) {
+    vcpu.requests &= ~request::event;
+    ++vcpu.stats.req_event;
+    check_and_inject_events(vcpu, cpu);
+    update_cr8_intercept(vcpu);
+  }
+  cpu.synchronise();
+  vcpu.mode = VcpuMode::in_guest;
+  if (vcpu.requests != 0 || scheduler->need_resched(cpu.index())) {
+    // The lost-kick guard: a request that came since must not wait for the next exit.
+    vcpu.mode = VcpuMode::outside_guest;
+    cancel_injection(vcpu);
+    return;
+  }
+  Fastpath fastpath = Fastpath::none;
+  for (;;) {
+    svm_vcpu_run(vcpu, cpu);
+    if (vcpu.state == HostThread::State::ended) {
+      vcpu.mode = VcpuMode::outside_guest;
+      return;
+    }
+    fastpath = exit_fastpath(vcpu, cpu);
+    if (fastpath != Fastpath::reenter) break;
+    cpu.synchronise();
+    if (vcpu.requests != 0 || vcpu.mode == VcpuMode::exiting_guest || scheduler->need_resched(cpu.index())) {
+      fastpath = Fastpath::handled;
+      break;
+    }
+    ++vcpu.stats.exits;
+  }
+  cpu.synchronise();
+  vcpu.mode = VcpuMode::outside_guest;
+  ++vcpu.stats.exits;
+  // Host interrupts are on from here: what ended guest mode is serviced before the exit is handled.
+  cpu.take_interrupts();
+  if (kernel_ == KernelGeneration::v6_1) trace_exit(vcpu, cpu);
+  if (fastpath == Fastpath::none) handle_exit(vcpu, cpu);
+  cpu.charge(fastpath == Fastpath::none ? cost_.t_loop : cost_.t_fastpath_loop);
+  if (--exits_to_heartbeat_ == 0) {
+    exits_to_heartbeat_ = heartbeat_exits;
+    if (heartbeat_) heartbeat_(cpu.local());
+  }
+  if (events_.full()) events_.flush(cpu.event_watermark());
+}
+
+// svm_vcpu_run (arch/x86/kvm/svm/svm.c).
+void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
+  trace_entry(vcpu, cpu);
+  vcpu.vmcb.control.int_ctl = svm::int_ctl::with_v_tpr(vcpu.vmcb.control.int_ctl, vcpu.apic().cr8());
+  cpu.charge(t_world_entry_);
+  cpu.account(CpuTime::guest);
+  run_guest(vcpu, cpu);
+  cpu.account(CpuTime::host);
+  if (vcpu.state == HostThread::State::ended) return;
+  cpu.charge(t_world_exit_);
+  const std::uint8_t v_tpr = svm::int_ctl::v_tpr(vcpu.vmcb.control.int_ctl);
+  if (v_tpr != vcpu.apic().cr8()) vcpu.apic().set_cr8(v_tpr);
+  if (kernel_ != KernelGeneration::v6_1) trace_exit(vcpu, cpu);
+  complete_interrupts(vcpu);
+}
+
+void Hypervisor::trace_entry(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const svm::VmcbControl& control = vcpu.vmcb.control;
+  vcpu.exits.entry(cpu.local());
+  if (vcpu.wake_cause_cycles != 0) {
+    vcpu.wakeup_latency.record(cpu.local() - (vcpu.wake_cause_cycles - 1));
+    vcpu.wake_cause_cycles = 0;
+  }
+  trace(cpu, vcpu, EventKind::kvm_entry, vcpu.vmcb.save.rip,
+        control.event_inj | std::uint64_t{control.event_inj_err} << 32, 0);
+}
+
+void Hypervisor::trace_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const svm::VmcbControl& control = vcpu.vmcb.control;
+  vcpu.exits.exit(control.exit_code, cpu.local());
+  trace(cpu, vcpu, EventKind::kvm_exit, control.exit_code, vcpu.vmcb.save.rip, control.exit_info_1,
+        control.exit_info_2, control.exit_int_info | std::uint64_t{control.exit_int_info_err} << 32, vcpu.requests);
+}
+
+void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vector) {
+  vcpu.suspended_compute.push_back(vcpu.compute_left);
+  vcpu.compute_left = 0;
+  cpu.guest_charge(cost_.t_irq_deliver);
+  if (vcpu.ipi_sent_cycles[vector] != 0) {
+    vcpu.ipi_latency.record(cpu.local() - (vcpu.ipi_sent_cycles[vector] - 1));
+    vcpu.ipi_sent_cycles[vector] = 0;
+  }
+  vcpu.source->interrupt(vector, cpu.local());
+}
+
+void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.ended_cycles = cpu.local();
+  vcpu.state = HostThread::State::ended;
+}
+
+// Guest mode, from VMRUN to #VMEXIT or the end of the workload or the run.
+void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
+  svm::GuestCpu& guest = vcpu.guest;
+  svm::Step step = guest.vmrun(vcpu.vmcb, true, vcpu.environment);
+  if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
+  std::uint64_t halt_began = 0;
+  while (step.kind != StepKind::vmexit) {
+    const bool physical = cpu.interrupt_pending();
+    if (cpu.at_end()) {
+      end_vcpu(vcpu, cpu);
+      return;
+    }
+    if (physical || guest.event_possible()) {
+      const bool was_halted = guest.halted();
+      svm::PhysicalEvents events;
+      events.intr = physical;
+      step = guest.boundary(events, vcpu.environment);
+      if (step.kind != StepKind::none && was_halted) {
+        cpu.guest_charge(cpu.local() == halt_began ? cost_.t_halt_abort : cost_.t_halt_wake);
+      }
+      if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
+      if (step.kind != StepKind::none) continue;
+    }
+    if (guest.halted()) {
+      cpu.guest_halt();
+      continue;
+    }
+    const svm::GuestAction* action = vcpu.source->current();
+    if (action == nullptr) {
+      end_vcpu(vcpu, cpu);
+      return;
+    }
+    if (action->kind == svm::ActionKind::compute) {
+      step = execute_compute(vcpu, cpu, *action);
+      continue;
+    }
+    const svm::ActionKind kind = action->kind;
+    const std::uint64_t cycles = action->cycles;
+    step = guest.execute(*action, vcpu.environment);
+    switch (step.kind) {
+      case StepKind::retired:
+        cpu.guest_charge(cycles + (kind == svm::ActionKind::iret ? cost_.t_iret : cost_.t_insn));
+        vcpu.source->retire(cpu.local(), step.result);
+        if (kind == svm::ActionKind::iret) resume_suspended(vcpu);
+        break;
+      case StepKind::halted:
+        cpu.guest_charge(cycles + cost_.t_insn);
+        vcpu.source->retire(cpu.local(), 0);
+        halt_began = cpu.local();
+        break;
+      case StepKind::delivered:  // a fault: the action has not completed
+        note_delivered(vcpu, cpu, step.vector);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void Hypervisor::resume_suspended(Vcpu& vcpu) {
+  if (vcpu.suspended_compute.empty()) return;
+  vcpu.compute_left = vcpu.suspended_compute.back();
+  vcpu.suspended_compute.pop_back();
+}
+
+// A compute action stands for many instructions: an interrupt may come at any of its cycles.
+svm::Step Hypervisor::execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action) {
+  if (vcpu.compute_left == 0) vcpu.compute_left = action.cycles;
+  if (vcpu.guest.interrupt_shadow() && vcpu.compute_left > 1) {
+    // Its first instruction ends the shadow of an STI before it; what waits for that comes then, not after the rest.
+    vcpu.guest.end_shadow();
+    vcpu.compute_left -= 1;
+    cpu.guest_charge(1);
+    return {};
+  }
+  vcpu.compute_left = cpu.guest_work(vcpu.compute_left);
+  if (vcpu.compute_left != 0) return {};
+  const svm::Step step = vcpu.guest.execute(action, vcpu.environment);
+  if (step.kind == StepKind::retired) vcpu.source->retire(cpu.local(), 0);
+  return step;
+}
+
+}  // namespace svmsim::model

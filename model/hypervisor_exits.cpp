@@ -1,0 +1,249 @@
+// Exit handlers and fastpaths of KVM on SVM (arch/x86/kvm/svm/svm.c, x86.c; kvm-software.md 1.6).
+
+#include <fmt/format.h>
+
+#include "apic/apic_registers.hpp"
+#include "model/emulated_cpuid.hpp"
+#include "model/hypervisor.hpp"
+#include "svm/exit_code.hpp"
+#include "svm/intercept.hpp"
+#include "svm/user_error.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+namespace exit_code = svm::exit_code;
+using svm::Intercept;
+using workloads::EventKind;
+using workloads::KernelGeneration;
+
+namespace {
+
+constexpr std::uint64_t kvm_exit_io = 2;
+constexpr std::uint32_t msr_tsc = 0x10;
+constexpr std::uint32_t msr_apic_base = 0x1b;
+constexpr std::uint32_t msr_pat = 0x277;
+constexpr std::uint32_t msr_efer = 0xc0000080;
+constexpr std::uint64_t apic_base_x2apic_enabled = 0xfee00c00;
+constexpr std::uint64_t enosys = 1000;
+
+// Ports that KVM's interrupt controllers and timer answer in the kernel (arch/x86/kvm/i8259.c, i8254.c).
+bool in_kernel_port(std::uint32_t port) {
+  switch (port) {
+    case 0x20: case 0x21: case 0xa0: case 0xa1: case 0x4d0: case 0x4d1:
+      return true;
+    default:
+      return port >= 0x40 && port <= 0x43;
+  }
+}
+
+}  // namespace
+
+// kvm_skip_emulated_instruction: rIP moves on and the shadow ends; for the workload the action has completed.
+void Hypervisor::skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t result) {
+  svm::Vmcb& vmcb = vcpu.vmcb;
+  vmcb.save.rip = vmcb.control.next_rip;
+  vmcb.control.int_state &= ~std::uint64_t{svm::int_state::interrupt_shadow};
+  vcpu.source->retire(cpu.local(), result);
+}
+
+// svm_exit_handlers_fastpath. It needs the next rIP, and runs with host interrupts off.
+Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const svm::VmcbControl& control = vcpu.vmcb.control;
+  if (control.next_rip == 0) return Fastpath::none;
+  if (control.exit_code == exit_code::hlt && at_least(KernelGeneration::v6_12)) {
+    return emulate_halt(vcpu, cpu) ? Fastpath::reenter : Fastpath::handled;
+  }
+  if (control.exit_code != exit_code::msr || control.exit_info_1 == 0) return Fastpath::none;
+  const svm::GuestAction& action = *vcpu.source->current();
+  if (action.number != apic::msr_x2apic_icr || (action.operand[0] & apic::x2apic_icr_reserved) != 0) {
+    return Fastpath::none;
+  }
+  const apic::IcrCommand command = apic::IcrCommand::from_x2apic(action.operand[0]);
+  if (command.shorthand != apic::Shorthand::none || command.destination_mode != apic::DestinationMode::physical ||
+      command.delivery != apic::DeliveryMode::fixed || command.destination == apic::x2apic_broadcast) {
+    return Fastpath::none;
+  }
+  apic_write_msr(vcpu, cpu, action.number, action.operand[0]);
+  skip_instruction(vcpu, cpu, 0);
+  return at_least(KernelGeneration::v6_12) ? Fastpath::reenter : Fastpath::handled;
+}
+
+void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const std::uint64_t code = vcpu.vmcb.control.exit_code;
+  switch (code) {
+    case exit_code::msr:
+      return handle_msr(vcpu, cpu);
+    case exit_code::vintr:
+      return handle_vintr(vcpu, cpu);
+    case exit_code::intr:
+      ++vcpu.stats.irq_exits;
+      return cpu.charge(cost_.h_intr);
+    case exit_code::hlt:
+    case exit_code::idle_hlt:
+      emulate_halt(vcpu, cpu);
+      return;
+    case exit_code::npf:
+      return handle_npf(vcpu, cpu);
+    case exit_code::ioio:
+      return handle_io(vcpu, cpu);
+    case exit_code::cpuid:
+      return handle_cpuid(vcpu, cpu);
+    case exit_code::vmmcall:
+      return handle_hypercall(vcpu, cpu);
+    case exit_code::cr8_write:
+      return handle_cr8(vcpu, cpu);
+    default:
+      break;
+  }
+  if (code >= exit_code::exception(0) && code <= exit_code::exception(31)) return handle_exception(vcpu, cpu, code);
+  if (code == exit_code::invalid) {
+    throw InternalError(fmt::format("VMRUN of vCPU {} of {} failed its consistency checks at rip {:#x}", vcpu.index,
+                                    vcpu.vm.name, vcpu.vmcb.save.rip));
+  }
+  vcpu.failure = fmt::format("exit {} at rip {:#x} has no handler in this version", svm::exit_name_or_hex(code),
+                             vcpu.vmcb.save.rip);
+  end_vcpu(vcpu, cpu);
+}
+
+// interrupt_window_interception: the window is open, the next entry injects.
+void Hypervisor::handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_vintr);
+  vcpu.requests |= request::event;
+  svm::VmcbControl& control = vcpu.vmcb.control;
+  set_intercept(control, Intercept::vintr, false);
+  control.int_ctl &= ~(svm::int_ctl::v_irq | svm::int_ctl::v_intr_prio_mask | svm::int_ctl::v_ign_tpr);
+  control.int_vector = 0;
+  control.clean &= ~(svm::clean::intr | svm::clean::intercepts);
+  ++vcpu.stats.irq_window_exits;
+}
+
+void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const svm::GuestAction& action = *vcpu.source->current();
+  const std::uint32_t msr = action.number;
+  const bool write = vcpu.vmcb.control.exit_info_1 != 0;
+  const std::uint64_t value = action.operand[0];
+  if (write && apic::is_x2apic_msr(msr)) {
+    apic_write_msr(vcpu, cpu, msr, value);
+    if (!vcpu.exception.pending) skip_instruction(vcpu, cpu, 0);
+    return;
+  }
+  cpu.charge(cost_.h_msr);
+  bool fault = false;
+  std::uint64_t result = 0;
+  if (apic::is_x2apic_msr(msr)) {
+    const apic::RegisterRead read = vcpu.apic().read_msr(msr);
+    fault = read.general_protection;
+    result = read.value;
+    if (!fault) trace(cpu, vcpu, EventKind::kvm_apic, 0, apic::x2apic_offset(msr), result);
+  } else {
+    switch (msr) {
+      case msr_tsc:
+        result = cpu.local() + vcpu.vmcb.control.tsc_offset;
+        if (write) vcpu.vmcb.control.tsc_offset = value - cpu.local();
+        break;
+      case msr_apic_base:
+        result = apic_base_x2apic_enabled | (vcpu.index == 0 ? 0x100U : 0U);
+        break;
+      case msr_pat:
+        result = vcpu.pat;
+        if (write) vcpu.pat = value;
+        break;
+      case msr_efer:
+        result = vcpu.vmcb.save.efer & ~svm::efer::svme;
+        if (write) vcpu.vmcb.save.efer = value | svm::efer::svme;
+        break;
+      default:
+        break;  // KVM keeps many MSRs as plain storage; their values reach no result here
+    }
+  }
+  trace(cpu, vcpu, EventKind::kvm_msr, write, msr, write ? value : result, fault);
+  if (fault) {
+    queue_exception(vcpu, svm::exception_vector::general_protection, true, 0);
+  } else {
+    skip_instruction(vcpu, cpu, result);
+  }
+}
+
+// kvm_fast_pio; the order of events around a return to user space is that of the lab recordings.
+void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const std::uint64_t info = vcpu.vmcb.control.exit_info_1;
+  const auto port = static_cast<std::uint32_t>(info >> svm::ioio_info::port_shift) & 0xffffU;
+  const bool in = (info & svm::ioio_info::in) != 0;
+  const svm::GuestAction& action = *vcpu.source->current();
+  const unsigned size = action.size;
+  ++vcpu.stats.io_exits;
+  cpu.charge(cost_.h_io_kernel);
+  const std::uint64_t value = in ? 0 : action.operand[0];
+  const auto trace_pio = [&] { trace(cpu, vcpu, EventKind::kvm_pio, !in, port, size, 1, value); };
+  const bool kernel = in_kernel_port(port);
+  if (kernel || !in) trace_pio();
+  if (!kernel) {
+    user_exit(vcpu, cpu, kvm_exit_io);
+    if (in) trace_pio();
+  }
+  skip_instruction(vcpu, cpu, value);
+}
+
+// Back to user space, its device model, and KVM_RUN again.
+void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason) {
+  trace(cpu, vcpu, EventKind::kvm_fpu, 0);
+  trace(cpu, vcpu, EventKind::kvm_userspace_exit, reason, 0);
+  cpu.charge(cost_.t_user_exit);
+  cpu.take_interrupts();
+  trace(cpu, vcpu, EventKind::kvm_fpu, 1);
+}
+
+void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_cpuid);
+  const svm::GuestAction& action = *vcpu.source->current();
+  const auto subleaf = static_cast<std::uint32_t>(action.operand[0]);
+  const EmulatedCpuid result = emulated_cpuid(action.number, subleaf, vcpu.index);
+  trace(cpu, vcpu, EventKind::kvm_cpuid, action.number, subleaf, result.eax, result.ebx, result.ecx, result.edx,
+        result.found);
+  skip_instruction(vcpu, cpu, result.eax);
+}
+
+// kvm_emulate_hypercall: none is modelled yet, so every number is unknown (-KVM_ENOSYS).
+void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_vmmcall);
+  const svm::GuestAction& action = *vcpu.source->current();
+  trace(cpu, vcpu, EventKind::kvm_hypercall, action.number, action.operand[0], action.operand[1], action.operand[2],
+        action.operand[3]);
+  ++vcpu.stats.hypercalls;
+  skip_instruction(vcpu, cpu, 0 - enosys);
+}
+
+void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const svm::VmcbControl& control = vcpu.vmcb.control;
+  trace(cpu, vcpu, EventKind::kvm_page_fault, vcpu.vmcb.save.rip, control.exit_info_2, control.exit_info_1);
+  cpu.charge(cost_.h_npf);
+  const std::uint64_t page = control.exit_info_2 & ~std::uint64_t{0xfff};
+  auto& absent = vcpu.absent_pages;
+  for (std::size_t i = 0; i < absent.size(); ++i) {
+    if ((absent[i] & ~std::uint64_t{0xfff}) == page) {
+      absent.erase(absent.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+  throw InternalError(fmt::format("nested page fault at {:#x}, which is mapped", control.exit_info_2));
+}
+
+// cr8_write_interception with an in-kernel APIC.
+void Hypervisor::handle_cr8(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_msr);
+  const svm::GuestAction& action = *vcpu.source->current();
+  vcpu.apic().set_cr8(static_cast<std::uint8_t>(action.operand[0] & 0xf));
+  vcpu.requests |= request::event;
+  skip_instruction(vcpu, cpu, 0);
+}
+
+// KVM intercepts some exceptions only to look at them; here they all go on to the guest.
+void Hypervisor::handle_exception(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t code) {
+  cpu.charge(cost_.h_msr);
+  const auto vector = static_cast<std::uint8_t>(code - exit_code::exception(0));
+  const bool has_error = vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21;
+  queue_exception(vcpu, vector, has_error, static_cast<std::uint32_t>(vcpu.vmcb.control.exit_info_1));
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,136 @@
+// HLT, halt polling, blocking and waking (arch/x86/kvm/x86.c, virt/kvm/kvm_main.c; kvm-software.md 1.6, 1.7, 2).
+
+#include <algorithm>
+
+#include "model/hypervisor.hpp"
+#include "model/units.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+using workloads::EventKind;
+using workloads::KernelGeneration;
+
+std::uint64_t Hypervisor::to_ns(std::uint64_t cycles) const { return cycles_to_ns(cycles, host_.tsc_hz); }
+
+// kvm_vcpu_has_events, what this version has of it.
+bool Hypervisor::has_wake_event(Vcpu& vcpu) {
+  return vcpu.exception.pending || (interrupt_allowed(vcpu) && vcpu.apic().deliverable() >= 0);
+}
+
+// kvm_emulate_halt. Returns whether the vCPU is still runnable: since 6.12 it stays so when a wake event is pending
+// already; 6.1 halts it always and lets vcpu_block find out.
+bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_hlt);
+  skip_instruction(vcpu, cpu, 0);
+  ++vcpu.stats.halt_exits;
+  if (at_least(KernelGeneration::v6_12) && has_wake_event(vcpu)) return true;
+  vcpu.mp_state = MpState::halted;
+  return false;
+}
+
+// vcpu_block: false when the thread sleeps now and the pCPU has to run something else.
+bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_vcpu_block);
+  cpu.synchronise();
+  if (has_wake_event(vcpu)) {
+    vcpu.mp_state = MpState::runnable;
+    return true;
+  }
+  vcpu.halt = {};
+  vcpu.halt.start_cycles = cpu.local();
+  vcpu.halt.parameters = {kvm_.halt_poll_ns, kvm_.halt_poll_ns_grow, kvm_.halt_poll_ns_grow_start,
+                          kvm_.halt_poll_ns_shrink};
+  vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters);
+  vcpu.halt.poll_end_cycles = cpu.local();
+  if (vcpu.halt.plan.poll && poll(vcpu, cpu)) {
+    finish_halt(vcpu, cpu, false);
+    return true;
+  }
+  if (cpu.at_end()) return true;
+  // kvm_vcpu_block: the last look, then schedule().
+  cpu.synchronise();
+  if (has_wake_event(vcpu)) {
+    finish_halt(vcpu, cpu, false);
+    return true;
+  }
+  vcpu.halt.phase = HaltPhase::blocked;
+  vcpu.state = HostThread::State::blocked;
+  cpu.charge(cost_.t_sched_out);
+  return false;
+}
+
+// The poll loop of kvm_vcpu_halt: it looks every poll_step; true when a wake event ended it.
+bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const std::uint64_t step = std::max<std::uint64_t>(cost_.poll_step, 1);
+  const std::uint64_t start = vcpu.halt.start_cycles;
+  const std::uint64_t stop = start + ns_to_cycles(vcpu.halt.plan.stop_ns - vcpu.halt.plan.start_ns, host_.tsc_hz);
+  cpu.account(CpuTime::poll);
+  vcpu.polling = true;
+  bool woken = false;
+  for (;;) {
+    // The loop sees a change at its next turn, not in between.
+    const std::uint64_t elapsed = cpu.local() - start;
+    if (elapsed % step != 0) cpu.charge(step - elapsed % step);
+    cpu.synchronise();
+    woken = has_wake_event(vcpu);
+    vcpu.halt.poll_end_cycles = cpu.local();
+    if (woken || cpu.local() >= stop || cpu.at_end()) break;
+    if (!scheduler->single_task_running(cpu.index()) || scheduler->need_resched(cpu.index())) break;
+    cpu.poll_wait(stop, vcpu.poll_event);
+    cpu.take_interrupts();
+  }
+  vcpu.polling = false;
+  cpu.account(CpuTime::host);
+  vcpu.exits.add_polling(vcpu.halt.poll_end_cycles - start);
+  return woken;
+}
+
+// The thread runs again after schedule(): kvm_vcpu_block's loop looks once more.
+bool Hypervisor::resume_block(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.synchronise();
+  if (!has_wake_event(vcpu)) {
+    vcpu.state = HostThread::State::blocked;
+    cpu.charge(cost_.t_sched_out);
+    return false;
+  }
+  vcpu.halt.phase = HaltPhase::none;
+  const std::uint64_t woken = std::max(vcpu.halt.woken_cycles, vcpu.halt.poll_end_cycles);
+  const std::uint64_t waiting = cpu.local() - woken;
+  const std::uint64_t cstate = std::min(waiting, cpu.take_idle_exit_cycles());
+  vcpu.exits.add_blocked(woken - vcpu.halt.poll_end_cycles);
+  vcpu.exits.add_cstate(cstate);
+  vcpu.exits.add_runqueue(waiting - cstate);
+  finish_halt(vcpu, cpu, true);
+  return true;
+}
+
+// The end of kvm_vcpu_halt: statistics, the window's adaptation, the wake-up event.
+void Hypervisor::finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited) {
+  const Halt& halt = vcpu.halt;
+  const HaltPollResult result{to_ns(halt.poll_end_cycles), to_ns(cpu.local()), waited};
+  const HaltPollOutcome outcome = vcpu.poller.finish(halt.plan, result, halt.parameters);
+  VcpuStats& stats = vcpu.stats;
+  if (outcome.attempted) {
+    ++stats.halt_attempted_poll;
+    if (outcome.successful) {
+      ++stats.halt_successful_poll;
+      stats.halt_poll_success_ns += outcome.poll_success_ns;
+      stats.halt_poll_success_hist.add(outcome.poll_success_ns);
+    } else {
+      stats.halt_poll_fail_ns += outcome.poll_fail_ns;
+      stats.halt_poll_fail_hist.add(outcome.poll_fail_ns);
+    }
+  }
+  if (outcome.waited) {
+    stats.halt_wait_ns += outcome.wait_ns;
+    stats.halt_wait_hist.add(outcome.wait_ns);
+  }
+  if (outcome.window_event) {
+    trace(cpu, vcpu, EventKind::kvm_halt_poll_ns, outcome.window_grow, outcome.window_new_ns, outcome.window_old_ns);
+  }
+  trace(cpu, vcpu, EventKind::kvm_vcpu_wakeup, outcome.halt_ns, outcome.waited, 1);
+  vcpu.mp_state = MpState::runnable;
+}
+
+}  // namespace svmsim::model

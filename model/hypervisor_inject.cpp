@@ -1,0 +1,124 @@
+// Events into the guest: kvm_check_and_inject_events and what SVM adds (kvm-software.md 1.5).
+
+#include "model/hypervisor.hpp"
+#include "svm/intercept.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+using svm::Intercept;
+using workloads::EventKind;
+
+namespace {
+
+std::uint32_t injection(std::uint32_t type, std::uint8_t vector) { return svm::event_inj::event(type, vector); }
+
+}  // namespace
+
+// svm_interrupt_blocked: GIF is always set when KVM asks about a guest that is not nested.
+bool Hypervisor::interrupt_allowed(const Vcpu& vcpu) {
+  return (vcpu.vmcb.save.rflags & svm::rflags::interrupt) != 0 &&
+         (vcpu.vmcb.control.int_state & svm::int_state::interrupt_shadow) == 0;
+}
+
+void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
+  // What an exit cut short comes first, and only one of it.
+  bool can_inject = true;
+  if (vcpu.exception.injected) {
+    svm_inject_exception(vcpu, cpu, true);
+    can_inject = false;
+  } else if (!vcpu.exception.pending && vcpu.interrupt.injected) {
+    svm_inject_irq(vcpu, cpu, true);
+    can_inject = false;
+  }
+  if (vcpu.exception.pending && can_inject) {
+    vcpu.exception.pending = false;
+    vcpu.exception.injected = true;
+    svm_inject_exception(vcpu, cpu, false);
+    can_inject = false;
+  }
+  apic::LocalApic& apic = vcpu.apic();
+  if (apic.deliverable() < 0) return;
+  if (can_inject && interrupt_allowed(vcpu)) {
+    cpu.charge(cost_.h_inject);
+    vcpu.interrupt = {true, apic.acknowledge(), false};
+    svm_inject_irq(vcpu, cpu, false);
+    if (apic.deliverable() < 0) return;
+  }
+  enable_irq_window(vcpu, cpu);
+}
+
+// svm_inject_irq.
+void Hypervisor::svm_inject_irq(Vcpu& vcpu, PhysicalCpu& cpu, bool reinjected) {
+  const std::uint32_t type = vcpu.interrupt.soft ? svm::event_inj::type_soft : svm::event_inj::type_intr;
+  trace(cpu, vcpu, EventKind::kvm_inj_virq, vcpu.interrupt.vector, vcpu.interrupt.soft, reinjected);
+  ++vcpu.stats.irq_injections;
+  vcpu.vmcb.control.event_inj = injection(type, vcpu.interrupt.vector);
+  vcpu.vmcb.control.event_inj_err = 0;
+}
+
+// svm_inject_exception.
+void Hypervisor::svm_inject_exception(Vcpu& vcpu, PhysicalCpu& cpu, bool reinjected) {
+  trace(cpu, vcpu, EventKind::kvm_inj_exception, vcpu.exception.vector, vcpu.exception.has_error,
+        vcpu.exception.error, reinjected);
+  vcpu.vmcb.control.event_inj = injection(svm::event_inj::type_exception, vcpu.exception.vector) |
+                                (vcpu.exception.has_error ? svm::event_inj::error_valid : 0);
+  vcpu.vmcb.control.event_inj_err = vcpu.exception.error;
+}
+
+void Hypervisor::queue_exception(Vcpu& vcpu, std::uint8_t vector, bool has_error, std::uint32_t error) {
+  vcpu.exception = {true, false, has_error, vector, error};
+  vcpu.requests |= request::event;
+}
+
+// svm_cancel_injection: EVENTINJ goes back as if the exit had reported it, and is queued again.
+void Hypervisor::cancel_injection(Vcpu& vcpu) {
+  svm::VmcbControl& control = vcpu.vmcb.control;
+  control.exit_int_info = control.event_inj;
+  control.exit_int_info_err = control.event_inj_err;
+  control.event_inj = 0;
+  complete_interrupts(vcpu);
+}
+
+// svm_complete_interrupts.
+void Hypervisor::complete_interrupts(Vcpu& vcpu) {
+  vcpu.exception.injected = false;
+  vcpu.interrupt.injected = false;
+  const std::uint32_t info = vcpu.vmcb.control.exit_int_info;
+  if ((info & svm::event_inj::valid) == 0) return;
+  vcpu.requests |= request::event;
+  const std::uint8_t vector = svm::event_inj::vector(info);
+  switch (svm::event_inj::type(info)) {
+    case svm::event_inj::type_intr:
+      vcpu.interrupt = {true, vector, false};
+      break;
+    case svm::event_inj::type_soft:
+      vcpu.interrupt = {true, vector, true};
+      break;
+    case svm::event_inj::type_exception:
+      vcpu.exception = {false, true, (info & svm::event_inj::error_valid) != 0, vector,
+                        vcpu.vmcb.control.exit_int_info_err};
+      break;
+    default:
+      break;
+  }
+}
+
+// svm_enable_irq_window, svm_set_vintr: a dummy V_IRQ of the highest priority whose intercept opens the window.
+void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.charge(cost_.h_irq_window);
+  svm::VmcbControl& control = vcpu.vmcb.control;
+  set_intercept(control, Intercept::vintr, true);
+  control.int_vector = 0;
+  control.int_ctl = svm::int_ctl::with_v_intr_prio(control.int_ctl, 0xf) | svm::int_ctl::v_irq;
+  control.clean &= ~(svm::clean::intr | svm::clean::intercepts);
+}
+
+// update_cr8_intercept: a CR8 write exits only while it could unmask something.
+void Hypervisor::update_cr8_intercept(Vcpu& vcpu) {
+  const int highest = vcpu.apic().highest_irr();
+  const bool intercept = highest >= 0 && vcpu.apic().cr8() >= (highest >> 4);
+  set_intercept(vcpu.vmcb.control, Intercept::cr8_write, intercept);
+}
+
+}  // namespace svmsim::model

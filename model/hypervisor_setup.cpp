@@ -1,0 +1,94 @@
+// The state of a vCPU and a VM after their creation (arch/x86/kvm/svm/svm.c, init_vmcb; kvm-software.md 1.6, 6.6).
+
+#include <algorithm>
+
+#include "model/hypervisor.hpp"
+#include "model/vm.hpp"
+#include "svm/intercept.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+using svm::Intercept;
+
+namespace {
+
+constexpr std::uint64_t iopm_pa = 0x10000;
+constexpr std::uint64_t msrpm_pa = 0x20000;
+
+void flat_segment(svm::VmcbSegment& segment, std::uint16_t selector, std::uint16_t attrib) {
+  segment.selector = selector;
+  segment.attrib = attrib;
+  segment.limit = 0xffffffffU;
+  segment.base = 0;
+}
+
+// A flat 64-bit guest, as a unit-test kernel leaves it.
+void set_guest_state(svm::VmcbSave& save, const workloads::InitialState& initial) {
+  flat_segment(save.cs, initial.code_selector, 0x29b);
+  for (svm::VmcbSegment* segment : {&save.ds, &save.es, &save.ss, &save.fs, &save.gs}) flat_segment(*segment, 16, 0x293);
+  flat_segment(save.tr, 24, 0x8b);
+  save.gdtr.base = initial.gdt_base;
+  save.gdtr.limit = 0xffff;
+  save.idtr.base = initial.idt_base;
+  save.idtr.limit = 0xfff;
+  save.efer = svm::efer::svme | svm::efer::lma | svm::efer::lme | svm::efer::sce | svm::efer::nxe;
+  save.cr0 = svm::cr0::pg | svm::cr0::wp | svm::cr0::pe;
+  save.cr4 = svm::cr4::pae;
+  save.cr3 = 0x1000;
+  save.dr6 = 0xffff0ff0;
+  save.dr7 = 0x400;
+  save.rflags = svm::rflags::always_one | (initial.interrupts_enabled ? svm::rflags::interrupt : 0);
+  save.rip = initial.rip;
+  save.g_pat = 0x0007040600070406U;
+}
+
+}  // namespace
+
+const std::array<std::uint32_t, 13>& passed_through_msr_list();
+
+void Hypervisor::create_vcpu(Vcpu& vcpu) {
+  svm::VmcbControl& control = vcpu.vmcb.control;
+  const auto& features = host_.features;
+  for (const Intercept intercept :
+       {Intercept::cr0_read, Intercept::cr4_read, Intercept::cr0_write, Intercept::cr4_write, Intercept::intr,
+        Intercept::nmi, Intercept::smi, Intercept::cr0_sel_write, Intercept::rdpmc, Intercept::cpuid, Intercept::invd,
+        Intercept::invlpga, Intercept::ioio, Intercept::msr, Intercept::task_switch, Intercept::shutdown,
+        Intercept::vmrun, Intercept::vmmcall, Intercept::vmload, Intercept::vmsave, Intercept::stgi, Intercept::clgi,
+        Intercept::skinit, Intercept::wbinvd, Intercept::xsetbv, Intercept::rdpru, Intercept::rsm, Intercept::monitor,
+        Intercept::mwait, svm::exception_intercept(1), svm::exception_intercept(6), svm::exception_intercept(17),
+        svm::exception_intercept(18)}) {
+    set_intercept(control, intercept, true);
+  }
+  // Idle HLT replaces the HLT intercept wherever the CPU has it (6.6); kvm.idle_hlt is the series applied or not.
+  const bool idle_hlt = kvm_.idle_hlt && features.has(svm::Feature::idle_hlt);
+  set_intercept(control, idle_hlt ? Intercept::idle_hlt : Intercept::hlt, true);
+  if (features.has(svm::Feature::pause_filter)) {
+    set_intercept(control, Intercept::pause, true);
+    control.pause_filter_count = 3000;
+    control.pause_filter_thresh = features.has(svm::Feature::pause_filter_threshold) ? 128 : 0;
+  }
+  control.iopm_base_pa = iopm_pa;
+  control.msrpm_base_pa = msrpm_pa;
+  control.asid = 1;
+  control.int_ctl = svm::int_ctl::v_intr_masking;
+  if (features.has(svm::Feature::vgif)) control.int_ctl |= svm::int_ctl::v_gif_enable | svm::int_ctl::v_gif;
+  if (features.has(svm::Feature::np)) {
+    control.nested_ctl = svm::nested_ctl::np_enable;
+    control.nested_cr3 = 0x100000;
+  }
+
+  const workloads::InitialState initial = vcpu.source->initial_state();
+  set_guest_state(vcpu.vmcb.save, initial);
+  vcpu.absent_pages = initial.absent_pages;
+
+  // Firmware has enabled the APIC (SVR bit 8).
+  static_cast<void>(vcpu.apic().write_msr(0x80f, 0x1ff));
+
+  Vm& vm = vcpu.vm;
+  vm.iopm.fill(true);
+  vm.msrpm.fill(true);
+  for (const std::uint32_t msr : passed_through_msr_list()) vm.msrpm.set(msr, false, false);
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,16 @@
+#include "model/interrupt_fabric.hpp"
+
+#include <algorithm>
+
+namespace svmsim::model {
+
+InterruptFabric::InterruptFabric(const sc_core::sc_module_name& name, std::uint64_t latency_cycles)
+    : sc_core::sc_module(name), latency_cycles_(std::max<std::uint64_t>(latency_cycles, 1)) {
+  entry.bind(*this);
+}
+
+void InterruptFabric::send(unsigned to_cpu, ArrivalKind kind, std::uint64_t sent_at) {
+  cpus[static_cast<int>(to_cpu)]->post(Arrival{sent_at + latency_cycles_, sequence_++, kind});
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,81 @@
+#include "model/machine.hpp"
+
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "model/units.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+std::uint64_t end_of_run(const Scenario& scenario) {
+  if (!scenario.run.duration_ns) return never_cycles;
+  return ns_to_cycles(scenario.run.warmup_ns + *scenario.run.duration_ns, scenario.host.tsc_hz);
+}
+
+PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std::uint64_t end_cycles) {
+  const HostConfig& host = scenario.host;
+  PhysicalCpu::Settings settings;
+  settings.index = index;
+  settings.run_ahead = scenario.run.run_ahead;
+  settings.tick_period_cycles = host.hz == 0 ? 0 : host.tsc_hz / host.hz;
+  settings.reaction_cycles = std::max<std::uint64_t>(host.cost.t_ipi_hw, 1);
+  settings.end_cycles = end_cycles;
+  // The shallowest state of the list until the governors are modelled.
+  settings.idle_wake_cycles = host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);
+  return settings;
+}
+
+}  // namespace
+
+Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, const SourceFactory& make_source)
+    : sc_core::sc_module(name),
+      events_(scenario.host.pcpus, scenario.host.tracepoints),
+      end_cycles_(end_of_run(scenario)),
+      fabric_("fabric", scenario.host.cost.t_ipi_hw),
+      scheduler_("scheduler", scenario.host.pcpus, scenario.host.cost.t_wakeup),
+      hypervisor_("hypervisor", scenario.host, scenario.kvm, events_) {
+  scheduler_.fabric.bind(fabric_.entry);
+  hypervisor_.fabric.bind(fabric_.entry);
+  hypervisor_.scheduler.bind(scheduler_.entry);
+  hypervisor_.set_warmup(ns_to_cycles(scenario.run.warmup_ns, scenario.host.tsc_hz));
+  for (unsigned i = 0; i < scenario.host.pcpus; ++i) {
+    auto cpu = std::make_unique<PhysicalCpu>(fmt::format("cpu{}", i).c_str(), cpu_settings(scenario, i, end_cycles_),
+                                             scenario.host.cost, events_);
+    cpu->fabric.bind(fabric_.entry);
+    cpu->scheduler.bind(scheduler_.entry);
+    fabric_.cpus.bind(cpu->arrivals);
+    cpus_.push_back(std::move(cpu));
+  }
+  unsigned unpinned = 0;
+  for (std::size_t v = 0; v < scenario.vms.size(); ++v) {
+    const VmConfig& config = scenario.vms[v];
+    auto vm = std::make_unique<Vm>();
+    vm->name = config.name;
+    vm->index = static_cast<unsigned>(v);
+    std::vector<std::uint32_t> ids(config.vcpus);
+    std::iota(ids.begin(), ids.end(), 0U);
+    vm->apics = apic::DestinationMap(std::move(ids));
+    for (unsigned i = 0; i < config.vcpus; ++i) {
+      auto vcpu = std::make_unique<Vcpu>(fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features,
+                                         scenario.host.knobs, make_source(config, static_cast<unsigned>(v), i),
+                                         hypervisor_);
+      vcpu->tid = first_tid + static_cast<std::int32_t>(vcpus_.size());
+      vcpu->comm = fmt::format("CPU {}/KVM", i);
+      vcpu->cpu = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
+      vcpu->pcpu = cpus_[vcpu->cpu].get();
+      hypervisor_.create_vcpu(*vcpu);
+      vm->vcpus.push_back(vcpu.get());
+      vcpus_.push_back(std::move(vcpu));
+    }
+    vms_.push_back(std::move(vm));
+  }
+}
+
+void Machine::start() {
+  for (const auto& vcpu : vcpus_) scheduler_.wake(*vcpu, nullptr, 0);
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <systemc>
+
+#include "model/config/cost_profile.hpp"
+#include "model/event_hub.hpp"
+#include "model/interfaces.hpp"
+#include "model/time.hpp"
+
+namespace svmsim::model {
+
+/// What the time of a pCPU is spent on.
+enum class CpuTime : std::uint8_t { guest, host, poll, idle, count };
+
+/// A physical CPU: its clock, the interrupts that reach it, its tick, and the loop that runs host threads.
+///
+/// The clock runs ahead of the SystemC kernel where that cannot change a result (design.md section 2): private work is
+/// only added to `local`; whoever reads or writes shared state first calls synchronise(). In guest mode interrupts are
+/// seen at the cycle they arrive; in the host they are pended until interrupts are enabled (take_interrupts).
+class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
+ public:
+  SC_HAS_PROCESS(PhysicalCpu);
+
+  struct Settings {
+    unsigned index = 0;
+    bool run_ahead = true;
+    std::uint64_t tick_period_cycles = 0;       ///< 0 = no tick
+    std::uint64_t reaction_cycles = 1;          ///< L: least latency from another CPU's action to an effect here
+    std::uint64_t end_cycles = never_cycles;    ///< end of the run
+    std::uint64_t idle_wake_cycles = 0;         ///< exit latency of the idle state
+  };
+
+  PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs, EventHub& events);
+
+  sc_core::sc_export<ArrivalInterface> arrivals{"arrivals"};
+  sc_core::sc_port<InterruptFabricInterface> fabric{"fabric"};
+  sc_core::sc_port<HostSchedulerInterface> scheduler{"scheduler"};
+
+  [[nodiscard]] unsigned index() const noexcept { return settings_.index; }
+  [[nodiscard]] std::uint64_t local() const noexcept { return local_; }
+  [[nodiscard]] bool at_end() const noexcept { return local_ >= settings_.end_cycles; }
+
+  /// Private work of the host that no interrupt can cut short.
+  void charge(std::uint64_t cycles) {
+    local_ += cycles;
+    if (!settings_.run_ahead) wait_until(moment(local_, rank_));
+  }
+
+  /// To be called before shared state is read or written: afterwards every other CPU has acted up to our local clock.
+  void synchronise() {
+    if (moment(local_, rank_) > others_) wait_until(moment(local_, rank_));
+  }
+
+  /// Guest mode: whether a physical interrupt is pending at the local clock.
+  [[nodiscard]] bool interrupt_pending() {
+    if (local_ >= horizon_) look_around();
+    return interrupt_pending_;
+  }
+
+  /// Guest mode: an action of that many cycles that is not interruptible.
+  void guest_charge(std::uint64_t cycles) { charge(cycles); }
+
+  /// Guest mode: up to `cycles` of interruptible work. Returns what is left when an interrupt (or the end) came first.
+  [[nodiscard]] std::uint64_t guest_work(std::uint64_t cycles) {
+    if (local_ + cycles < horizon_) {
+      local_ += cycles;
+      return 0;
+    }
+    return guest_work_slow(cycles);
+  }
+
+  /// Guest mode: waits, halted, until an interrupt or the end of the run.
+  void guest_halt();
+
+  /// Host, interrupts enabled: handles what is pending at the local clock (tick, IPIs) and charges for it.
+  /// Returns whether anything was handled.
+  bool take_interrupts();
+
+  /// Host, interrupts enabled: waits until `deadline`, `event` or a physical interrupt, whichever is first, and moves the
+  /// local clock there. Used by halt polling.
+  void poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& event);
+
+  /// From now on time goes to `use`.
+  void account(CpuTime use) noexcept {
+    spent_[static_cast<std::size_t>(use_)] += local_ - accounted_;
+    accounted_ = local_;
+    use_ = use;
+  }
+
+  /// Cycles by use up to now, capped at the end of the run.
+  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent(std::uint64_t until) const;
+  [[nodiscard]] std::uint64_t context_switches() const noexcept { return context_switches_; }
+  /// Cycles spent leaving the idle state before the current thread ran; counted once.
+  [[nodiscard]] std::uint64_t take_idle_exit_cycles() noexcept { return std::exchange(last_idle_exit_, 0); }
+
+  [[nodiscard]] EventHub& events() noexcept { return events_; }
+  /// No event earlier than this can be pushed any more.
+  [[nodiscard]] std::uint64_t event_watermark() const {
+    return std::min(local_, cycles_of(others_ == never ? moment(local_, 0) : others_));
+  }
+
+  /// Host thread that runs now; 0 = idle.
+  [[nodiscard]] std::int32_t current_tid() const noexcept { return current_ != nullptr ? current_->tid : 0; }
+  [[nodiscard]] std::exception_ptr failure() const { return failure_; }
+  [[nodiscard]] const Costs& costs() const noexcept { return costs_; }
+  [[nodiscard]] Moment moment_of(std::uint64_t cycles) const noexcept { return moment(cycles, rank_); }
+
+  void post(const Arrival& arrival) override;
+
+ private:
+  void main();
+  void run_threads();
+  void idle();
+  void switch_to(HostThread& next);
+  void wait_until(Moment until);
+  void wait_for_arrival(Moment until);
+  void after_wait();
+  void look_around();
+  [[nodiscard]] std::uint64_t guest_work_slow(std::uint64_t cycles);
+  [[nodiscard]] std::uint64_t next_own() const noexcept;
+  void emit_idle(std::uint64_t state);
+  void emit_switch(const HostThread* next);
+
+  Settings settings_;
+  Costs costs_;
+  EventHub& events_;
+  std::uint32_t rank_;
+  sc_core::sc_event arrival_event_;
+
+  std::uint64_t local_ = 0;
+  std::uint64_t horizon_ = 0;  // private guest work may reach up to, but not to, this cycle
+  Moment others_ = 0;          // earliest moment at which another process may act
+  bool interrupt_pending_ = false;
+  bool tick_running_ = false;
+  std::uint64_t next_tick_ = never_cycles;
+  std::vector<Arrival> inbox_;  // heap, earliest first
+
+  HostThread* current_ = nullptr;
+  CpuTime use_ = CpuTime::idle;
+  std::uint64_t accounted_ = 0;
+  std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent_{};
+  std::uint64_t context_switches_ = 0;
+  std::uint64_t last_idle_exit_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace svmsim::model

@@ -1,0 +1,80 @@
+#include "model/vcpu.hpp"
+
+#include <algorithm>
+
+#include "model/emulated_cpuid.hpp"
+#include "model/hypervisor.hpp"
+#include "model/vm.hpp"
+#include "svm/user_error.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+// MSRs that KVM leaves to the guest (svm.c, direct_access_msrs), as far as they are plain storage.
+constexpr std::array<std::uint32_t, 13> passed_through{0xc0000081, 0xc0000100, 0xc0000101, 0xc0000102, 0xc0000082,
+                                                       0xc0000083, 0xc0000084, 0x174,      0x175,      0x176,
+                                                       0x48,       0x49,       0xc0000103};
+
+int passed_through_index(std::uint32_t msr) {
+  const auto* found = std::find(passed_through.begin(), passed_through.end(), msr);
+  return found == passed_through.end() ? -1 : static_cast<int>(found - passed_through.begin());
+}
+
+}  // namespace
+
+const std::array<std::uint32_t, 13>& passed_through_msr_list() { return passed_through; }
+
+Vcpu::Vcpu(const sc_core::sc_module_name& name, Vm& in_vm, unsigned in_index, svm::FeatureSet features, svm::Knobs knobs,
+           std::unique_ptr<workloads::WorkloadSource> in_source, Hypervisor& hypervisor)
+    : sc_core::sc_module(name),
+      vm(in_vm),
+      index(in_index),
+      guest(features, knobs),
+      environment(*this),
+      apic_unit("lapic", in_index),
+      source(std::move(in_source)),
+      hypervisor_(hypervisor) {}
+
+void Vcpu::run(PhysicalCpu& cpu) { hypervisor_.vcpu_run(*this, cpu); }
+
+std::uint64_t Vcpu::Environment::host_tsc() { return vcpu_.pcpu->local(); }
+
+svm::MsrAccess Vcpu::Environment::read_msr(std::uint32_t msr) {
+  const int index = passed_through_index(msr);
+  if (index < 0) return {true, 0};
+  return {false, vcpu_.passed_through_msrs[static_cast<std::size_t>(index)]};
+}
+
+svm::MsrAccess Vcpu::Environment::write_msr(std::uint32_t msr, std::uint64_t value) {
+  const int index = passed_through_index(msr);
+  if (index < 0) return {true, 0};
+  vcpu_.passed_through_msrs[static_cast<std::size_t>(index)] = value;
+  return {};
+}
+
+// KVM's I/O map intercepts every port: these two are never asked.
+std::uint64_t Vcpu::Environment::read_port(std::uint16_t, unsigned) {
+  throw InternalError("an intercepted port was read in guest mode");
+}
+void Vcpu::Environment::write_port(std::uint16_t, unsigned, std::uint64_t) {
+  throw InternalError("an intercepted port was written in guest mode");
+}
+
+std::array<std::uint32_t, 4> Vcpu::Environment::cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
+  const EmulatedCpuid result = emulated_cpuid(leaf, subleaf, vcpu_.index);
+  return {result.eax, result.ebx, result.ecx, result.edx};
+}
+
+bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAccess) {
+  const auto& absent = vcpu_.absent_pages;
+  return std::none_of(absent.begin(), absent.end(),
+                      [&](std::uint64_t page) { return (page >> 12) == (guest_physical >> 12); });
+}
+
+std::uint64_t Vcpu::Environment::handler_entry(std::uint8_t vector) { return vcpu_.source->handler_entry(vector); }
+
+const svm::MsrPermissionMap& Vcpu::Environment::msr_permission_map(std::uint64_t) { return vcpu_.vm.msrpm; }
+const svm::IoPermissionMap& Vcpu::Environment::io_permission_map(std::uint64_t) { return vcpu_.vm.iopm; }
+
+}  // namespace svmsim::model

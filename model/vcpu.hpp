@@ -1,0 +1,134 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <systemc>
+
+#include "model/interfaces.hpp"
+#include "model/local_apic_unit.hpp"
+#include "model/policy/halt_poll.hpp"
+#include "model/stats/exit_stats.hpp"
+#include "model/stats/latency_stats.hpp"
+#include "model/stats/vcpu_stats.hpp"
+#include "svm/guest_cpu.hpp"
+#include "workloads/workload_source.hpp"
+
+namespace svmsim::model {
+
+struct Vm;
+class Hypervisor;
+
+/// kvm_vcpu::mode, with respect to kicks (kvm-software.md 1.8).
+enum class VcpuMode : std::uint8_t { outside_guest, in_guest, exiting_guest };
+
+/// kvm_vcpu_arch::mp_state, what this version needs of it.
+enum class MpState : std::uint8_t { runnable, halted };
+
+/// Requests that this version makes (kvm-software.md 1.3).
+namespace request {
+inline constexpr std::uint32_t unblock = 1U << 2;
+inline constexpr std::uint32_t event = 1U << 14;
+}  // namespace request
+
+/// Where the vCPU thread continues when the host runs it again.
+enum class HaltPhase : std::uint8_t { none, blocked };
+
+/// One halt in progress, from the HLT exit to the next runnable state.
+struct Halt {
+  HaltPhase phase = HaltPhase::none;
+  HaltPollPlan plan;
+  HaltPollParameters parameters;
+  std::uint64_t poll_end_cycles = 0;
+  std::uint64_t start_cycles = 0;
+  std::uint64_t woken_cycles = 0;  ///< when the thread was made runnable again
+};
+
+/// A vCPU: its VMCB, guest core, local APIC, KVM's per-vCPU state, and its thread in the host.
+/// The hypervisor acts on it; it decides nothing by itself.
+class Vcpu : public sc_core::sc_module, public HostThread {
+ public:
+  Vcpu(const sc_core::sc_module_name& name, Vm& vm, unsigned index, svm::FeatureSet features, svm::Knobs knobs,
+       std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
+
+  void run(PhysicalCpu& cpu) override;
+
+  /// What GuestCpu asks of its surroundings, answered by this vCPU.
+  class Environment final : public svm::GuestEnvironment {
+   public:
+    explicit Environment(Vcpu& vcpu) : vcpu_(vcpu) {}
+    std::uint64_t host_tsc() override;
+    svm::MsrAccess read_msr(std::uint32_t msr) override;
+    svm::MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) override;
+    std::uint64_t read_port(std::uint16_t port, unsigned size) override;
+    void write_port(std::uint16_t port, unsigned size, std::uint64_t value) override;
+    std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override;
+    bool page_allows(std::uint64_t guest_physical, svm::PageAccess access) override;
+    std::uint64_t handler_entry(std::uint8_t vector) override;
+    const svm::MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
+    const svm::IoPermissionMap& io_permission_map(std::uint64_t physical) override;
+
+   private:
+    Vcpu& vcpu_;
+  };
+
+  [[nodiscard]] apic::LocalApic& apic() noexcept { return apic_unit.state(); }
+
+  // Identity.
+  Vm& vm;
+  const unsigned index;  ///< also the APIC ID
+
+  // The guest.
+  alignas(4096) svm::Vmcb vmcb{};
+  svm::GuestCpu guest;
+  Environment environment;
+  LocalApicUnit apic_unit;
+  std::unique_ptr<workloads::WorkloadSource> source;
+  std::vector<std::uint64_t> absent_pages;       ///< guest physical pages that fault on their first touch
+  std::vector<std::uint64_t> suspended_compute;  ///< what is left of compute actions that interrupts cut, innermost last
+  std::uint64_t compute_left = 0;                ///< of the current compute action; 0 = not begun
+  std::array<std::uint64_t, 16> passed_through_msrs{};
+  std::uint64_t pat = 0x0007040600070406U;
+
+  // KVM's state.
+  PhysicalCpu* pcpu = nullptr;
+  VcpuMode mode = VcpuMode::outside_guest;
+  MpState mp_state = MpState::runnable;
+  std::uint32_t requests = 0;
+  struct QueuedInterrupt {
+    bool injected = false;
+    std::uint8_t vector = 0;
+    bool soft = false;
+  } interrupt;
+  struct QueuedException {
+    bool pending = false;
+    bool injected = false;
+    bool has_error = false;
+    std::uint8_t vector = 0;
+    std::uint32_t error = 0;
+  } exception;
+  HaltPoller poller;
+  Halt halt;
+  bool polling = false;
+  sc_core::sc_event poll_event;  ///< notified when a condition that polling looks at has changed
+
+  // Statistics.
+  VcpuStats stats;
+  VcpuStats stats_at_warmup;
+  bool warm = false;
+  ExitStats exits;
+  LatencyStats wakeup_latency;
+  LatencyStats ipi_latency;
+  std::uint64_t wake_cause_cycles = 0;                ///< when what ends the halt in progress happened; 0 = unknown
+  std::array<std::uint64_t, 256> ipi_sent_cycles{};   ///< by vector, + 1; 0 = not an IPI
+  std::uint64_t ended_cycles = 0;
+  std::string failure;                                ///< why the vCPU stopped before its workload ended
+
+ private:
+  Hypervisor& hypervisor_;
+};
+
+}  // namespace svmsim::model

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apic/destination.hpp"
+#include "svm/permission_map.hpp"
+
+namespace svmsim::model {
+
+class Vcpu;
+
+/// What the vCPUs of one VM share.
+struct Vm {
+  std::string name;
+  unsigned index = 0;
+  svm::MsrPermissionMap msrpm;
+  svm::IoPermissionMap iopm;
+  apic::DestinationMap apics{{}};  ///< index = vCPU index
+  std::vector<Vcpu*> vcpus;
+};
+
+}  // namespace svmsim::model
