@@ -15,35 +15,35 @@ struct Costs {
   std::uint32_t t_fastpath_loop = 0;    ///< run loop of an exit that a fastpath completes
   // Handlers, on top of t_loop.
   std::uint32_t h_eoi = 0;
-  std::uint32_t h_icr = 0;              ///< x2APIC ICR write, without what it does to the targets
-  std::uint32_t h_accept_irq = 0;       ///< accepting one vector at one LAPIC
-  std::uint32_t h_msr = 0;              ///< any other emulated MSR access
+  std::uint32_t h_icr = 0;         ///< x2APIC ICR write, without what it does to the targets
+  std::uint32_t h_accept_irq = 0;  ///< accepting one vector at one LAPIC
+  std::uint32_t h_msr = 0;         ///< any other emulated MSR access
   std::uint32_t h_vintr = 0;
-  std::uint32_t h_irq_window = 0;       ///< arming the interrupt window
-  std::uint32_t h_inject = 0;           ///< taking a vector from the LAPIC into EVENTINJ
-  std::uint32_t h_hlt = 0;              ///< emulate_halt
-  std::uint32_t h_vcpu_block = 0;       ///< passing through vcpu_block without blocking (6.1)
+  std::uint32_t h_irq_window = 0;  ///< arming the interrupt window
+  std::uint32_t h_inject = 0;      ///< taking a vector from the LAPIC into EVENTINJ
+  std::uint32_t h_hlt = 0;         ///< emulate_halt
+  std::uint32_t h_vcpu_block = 0;  ///< passing through vcpu_block without blocking (6.1)
   std::uint32_t h_cpuid = 0;
   std::uint32_t h_vmmcall = 0;
-  std::uint32_t h_io_kernel = 0;        ///< in/out completed by an in-kernel device
+  std::uint32_t h_io_kernel = 0;  ///< in/out completed by an in-kernel device
   std::uint32_t h_npf = 0;
-  std::uint32_t h_intr = 0;             ///< INTR exit, without the host's interrupt handler
-  std::uint32_t t_user_exit = 0;        ///< return to user space, device model and KVM_RUN again
+  std::uint32_t h_intr = 0;       ///< INTR exit, without the host's interrupt handler
+  std::uint32_t t_user_exit = 0;  ///< return to user space, device model and KVM_RUN again
   // Guest side.
-  std::uint32_t t_irq_deliver = 0;      ///< IDT delivery
+  std::uint32_t t_irq_deliver = 0;  ///< IDT delivery
   std::uint32_t t_iret = 0;
-  std::uint32_t t_insn = 0;             ///< any other instruction that completes in guest mode
-  std::uint32_t t_halt_abort = 0;       ///< un-intercepted HLT with an event pending: enter and leave the halt
-  std::uint32_t t_halt_wake = 0;        ///< wake of a CPU halted in guest mode
+  std::uint32_t t_insn = 0;        ///< any other instruction that completes in guest mode
+  std::uint32_t t_halt_abort = 0;  ///< un-intercepted HLT with an event pending: enter and leave the halt
+  std::uint32_t t_halt_wake = 0;   ///< wake of a CPU halted in guest mode
   // Host.
-  std::uint32_t t_irq_host = 0;         ///< a host interrupt handler (reschedule IPI, device)
-  std::uint32_t t_tick = 0;             ///< the host's tick handler
+  std::uint32_t t_irq_host = 0;  ///< a host interrupt handler (reschedule IPI, device)
+  std::uint32_t t_tick = 0;      ///< the host's tick handler
   std::uint32_t t_sched_out = 0;
   std::uint32_t t_sched_in = 0;
-  std::uint32_t t_ipi_hw = 0;           ///< host physical IPI, send to handler
-  std::uint32_t t_wakeup = 0;           ///< try_to_wake_up by the waker
-  std::uint32_t poll_step = 0;          ///< one turn of the halt-poll loop
-  std::uint32_t t_trace = 0;            ///< recording one event, charged after its time stamp
+  std::uint32_t t_ipi_hw = 0;   ///< host physical IPI, send to handler
+  std::uint32_t t_wakeup = 0;   ///< try_to_wake_up by the waker
+  std::uint32_t poll_step = 0;  ///< one turn of the halt-poll loop
+  std::uint32_t t_trace = 0;    ///< recording one event, charged after its time stamp
 };
 
 struct CState {

@@ -18,11 +18,13 @@ namespace svmsim::model {
 struct HostConfig {
   std::string profile = "turin";
   std::uint64_t tsc_hz = 0;
-  std::string cpu;                  ///< the profile's CPU in words
+  std::string cpu;  ///< the profile's CPU in words
   unsigned pcpus = 1;
   workloads::KernelGeneration kernel = workloads::KernelGeneration::v6_12;
-  unsigned hz = 250;                ///< 0 = no tick
-  svm::FeatureSet features;         ///< of the profile's CPU with host.features applied
+  unsigned hz = 250;  ///< 0 = no tick
+  std::vector<std::string>
+      feature_changes;       ///< host.features, reduced to what it changes ("+idle_hlt"), in bit order
+  svm::FeatureSet features;  ///< of the profile's CPU with host.features applied
   std::vector<workloads::EventKind> tracepoints;  ///< events whose recording costs t_trace
   svm::Knobs knobs;
   Costs cost;
@@ -30,7 +32,7 @@ struct HostConfig {
 };
 
 struct KvmConfig {
-  bool idle_hlt = true;             ///< use the intercept where the CPU has it
+  bool idle_hlt = true;  ///< use the intercept where the CPU has it
   bool avic = false;
   std::uint64_t halt_poll_ns = 200000;
   std::uint64_t halt_poll_ns_grow = 2;
@@ -41,23 +43,23 @@ struct KvmConfig {
 struct VmConfig {
   std::string name = "vm0";
   unsigned vcpus = 1;
-  std::vector<unsigned> pin;        ///< pCPU of each vCPU; empty = the scheduler decides
+  std::vector<unsigned> pin;  ///< pCPU of each vCPU; empty = the scheduler decides
   std::string apic = "x2apic";
   workloads::WorkloadSpec workload;
-  std::string trace;                ///< replay: path of an imported workload, instead of `workload`
+  std::string trace;  ///< replay: path of an imported workload, instead of `workload`
 };
 
 struct RunConfig {
   std::optional<std::uint64_t> duration_ns;  ///< absent = until the workload ends
   std::uint64_t warmup_ns = 0;
   std::uint64_t seed = 1;
-  bool run_ahead = true;            ///< the timing rule's shortcut; off gives the same result, slower
+  bool run_ahead = true;  ///< the timing rule's shortcut; off gives the same result, slower
 };
 
 struct Scenario {
   HostConfig host;
   KvmConfig kvm;
-  std::vector<VmConfig> vms;        ///< `count` unrolled: names vm0, vm1, ...
+  std::vector<VmConfig> vms;  ///< `count` unrolled: names vm0, vm1, ...
   RunConfig run;
 };
 

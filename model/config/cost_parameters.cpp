@@ -1,0 +1,72 @@
+#include "model/config/bindings.hpp"
+#include "model/config/parameters.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+constexpr std::int64_t largest_cost = 1000000000;
+
+Binding<Costs> cost(const char* name, std::uint32_t Costs::*field, const char* doc,
+                    std::int64_t minimum = 0) {
+  auto binding = bindings::number<Costs>(std::string("host.cost.") + name, field, minimum, largest_cost,
+                                         "cycles", doc, "");
+  binding.declaration.fallback.reset();
+  binding.declaration.default_note = "from the profile, with its source";
+  return binding;
+}
+
+Binding<Costs> entry_share() {
+  auto binding = cost("t_world_entry_pct", &Costs::t_world_entry_pct,
+                      "Share of t_world that lies before the first guest instruction.");
+  binding.declaration.unit = "%";
+  binding.declaration.maximum = 100;
+  return binding;
+}
+
+}  // namespace
+
+const std::vector<Binding<Costs>>& cost_parameters() {
+  static const std::vector<Binding<Costs>> table{
+      cost("t_world", &Costs::t_world, "VMRUN, loading of the guest, #VMEXIT and the assembly around them.",
+           1),
+      entry_share(),
+      cost("t_loop", &Costs::t_loop, "KVM's run loop for an exit that the kernel completes."),
+      cost("t_fastpath_loop", &Costs::t_fastpath_loop,
+           "KVM's run loop for an exit that a fastpath completes."),
+      cost("h_eoi", &Costs::h_eoi, "Handling of an x2APIC EOI write."),
+      cost("h_icr", &Costs::h_icr, "Handling of an x2APIC ICR write, without what it does to the targets."),
+      cost("h_accept_irq", &Costs::h_accept_irq, "Accepting one vector at one emulated LAPIC."),
+      cost("h_msr", &Costs::h_msr, "Handling of any other MSR access."),
+      cost("h_vintr", &Costs::h_vintr, "Handling of a vintr exit."),
+      cost("h_irq_window", &Costs::h_irq_window, "Arming the interrupt window on an entry."),
+      cost("h_inject", &Costs::h_inject, "Taking a vector from the emulated LAPIC into EVENTINJ."),
+      cost("h_hlt", &Costs::h_hlt, "Handling of HLT itself (emulate_halt)."),
+      cost("h_vcpu_block", &Costs::h_vcpu_block,
+           "Passing through vcpu_block without blocking, as kernel 6.1 does."),
+      cost("h_cpuid", &Costs::h_cpuid, "Handling of CPUID."),
+      cost("h_vmmcall", &Costs::h_vmmcall, "Handling of a hypercall."),
+      cost("h_io_kernel", &Costs::h_io_kernel, "Handling of IN or OUT by a device model in the kernel."),
+      cost("h_npf", &Costs::h_npf, "Handling of a nested page fault."),
+      cost("h_intr", &Costs::h_intr, "Handling of an interrupt exit, without the host's interrupt handler."),
+      cost("t_user_exit", &Costs::t_user_exit, "Return to user space, device model and the next KVM_RUN."),
+      cost("t_irq_deliver", &Costs::t_irq_deliver, "Delivery of an interrupt through the guest's IDT."),
+      cost("t_iret", &Costs::t_iret, "IRET in the guest."),
+      cost("t_insn", &Costs::t_insn, "Any other instruction that completes in guest mode.", 1),
+      cost("t_halt_abort", &Costs::t_halt_abort,
+           "HLT that is not intercepted while an event is pending: enter and leave the halt."),
+      cost("t_halt_wake", &Costs::t_halt_wake, "Wake-up of a CPU that halts in guest mode."),
+      cost("t_irq_host", &Costs::t_irq_host, "The host's handler of an interrupt (reschedule IPI, device)."),
+      cost("t_tick", &Costs::t_tick, "The host's tick handler."),
+      cost("t_sched_out", &Costs::t_sched_out,
+           "From the decision to block to the next task or the idle loop."),
+      cost("t_sched_in", &Costs::t_sched_in, "From the wake-up to running on a CPU that is awake."),
+      cost("t_ipi_hw", &Costs::t_ipi_hw, "Physical IPI of the host, send to handler."),
+      cost("t_wakeup", &Costs::t_wakeup, "try_to_wake_up, paid by the waker."),
+      cost("poll_step", &Costs::poll_step, "One turn of the halt-polling loop.", 1),
+      cost("t_trace", &Costs::t_trace, "Recording one event, charged after its time stamp."),
+  };
+  return table;
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,170 @@
+#include "model/config/loader.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "model/config/overrides.hpp"
+#include "model/config/profile.hpp"
+#include "model/config/section_reader.hpp"
+#include "model/config/vm_reader.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+using Problems = std::vector<Problem>;
+
+/// A missing section reads as an empty one.
+RawValue section(const RawValue& parent, const std::string& key) {
+  if (const RawValue* value = parent.find(key)) return *value;
+  RawValue empty;
+  empty.value = RawTable{};
+  empty.source = parent.source;
+  return empty;
+}
+
+/// host.features as a difference: what it changes and nothing else, in bit order.
+void apply_features(HostConfig& host, const svm::FeatureSet& of_profile) {
+  host.features = of_profile;
+  for (const std::string& change : host.feature_changes) {
+    if (const auto feature = svm::feature_of(change.substr(1)))
+      host.features.set(*feature, change.front() == '+');
+  }
+  host.feature_changes.clear();
+  for (const svm::FeatureInfo& info : svm::all_features()) {
+    const bool now = host.features.has(info.feature);
+    if (now != of_profile.has(info.feature))
+      host.feature_changes.push_back((now ? "+" : "-") + std::string(info.name));
+  }
+}
+
+void read_profile(const RawValue& raw_host, const std::string& base_dir, HostConfig& host,
+                  Problems& problems) {
+  Profile profile = builtin_profile(HostConfig{}.profile);
+  const RawValue* where = raw_host.find("profile");
+  try {
+    host.profile = resolve_path(host.profile, base_dir);
+    profile = load_profile(host.profile);
+  } catch (const UserError& error) {
+    for (Problem problem : error.problems()) {
+      if (problem.source.empty() && where != nullptr) {
+        problem.source = where->source;
+        problem.line = where->line;
+      }
+      problems.push_back(std::move(problem));
+    }
+  }
+  host.tsc_hz = profile.tsc_hz;
+  host.cpu = profile.cpu;
+  host.cost = profile.cost;
+  host.cstates = profile.cstates;
+  apply_features(host, profile.features);
+}
+
+void read_cstates(const RawValue& states, HostConfig& host, Problems& problems) {
+  const std::string path = "host.cstate";
+  if (states.list() == nullptr) {
+    problems.push_back(problem_at(
+        states, path, fmt::format("expected [[host.cstate]] tables, found {}", states.in_words())));
+    return;
+  }
+  host.cstates.clear();
+  std::set<std::string> names;
+  for (const RawValue& raw : *states.list()) {
+    CState state;
+    read_section(raw, cstate_parameters(), path, path, {}, state, problems);
+    if (raw.table() == nullptr) continue;
+    if (raw.find("name") == nullptr) problems.push_back(problem_at(raw, path + ".name", "missing"));
+    if (!state.name.empty() && !names.insert(state.name).second) {
+      problems.push_back(
+          problem_at(raw, path + ".name", fmt::format("two idle states are named {}", state.name)));
+    }
+    host.cstates.push_back(std::move(state));
+  }
+  std::stable_sort(host.cstates.begin(), host.cstates.end(),
+                   [](const CState& a, const CState& b) { return a.latency_ns < b.latency_ns; });
+}
+
+void read_host(const RawValue& raw, const std::string& base_dir, HostConfig& host, Problems& problems) {
+  read_section(raw, host_parameters(), "host", "host", {"knobs", "cost", "cstate"}, host, problems);
+  if (raw.table() == nullptr) return;
+  read_profile(raw, base_dir, host, problems);
+  read_section(section(raw, "knobs"), knob_parameters(), "host.knobs", "host.knobs", {}, host.knobs,
+               problems);
+  read_section(section(raw, "cost"), cost_parameters(), "host.cost", "host.cost", {}, host.cost, problems);
+  if (const RawValue* states = raw.find("cstate")) read_cstates(*states, host, problems);
+}
+
+void read_kvm(const RawValue& raw, workloads::KernelGeneration kernel, KvmConfig& kvm, Problems& problems) {
+  for (const auto& binding : kvm_parameters()) {
+    for (const auto& [generation, value] : binding.kernel_defaults) {
+      if (generation == kernel) binding.set(kvm, value);
+    }
+  }
+  read_section(raw, kvm_parameters(), "kvm", "kvm", {}, kvm, problems);
+}
+
+void read_run(const RawValue& raw, RunConfig& run, Problems& problems) {
+  read_section(raw, run_parameters(), "run", "run", {}, run, problems);
+  if (run.duration_ns && run.warmup_ns >= *run.duration_ns) {
+    const RawValue* warmup = raw.find("warmup");
+    problems.push_back(problem_at(warmup == nullptr ? raw : *warmup, "run.warmup",
+                                  fmt::format("{} is not shorter than run.duration, {}",
+                                              format_duration(static_cast<std::int64_t>(run.warmup_ns)),
+                                              format_duration(static_cast<std::int64_t>(*run.duration_ns)))));
+  }
+}
+
+/// VMs that an override split out of one table repeat its problems; one of each is enough.
+Problems without_repetitions(const Problems& problems) {
+  Problems result;
+  std::set<std::tuple<std::string, std::size_t, std::string, std::string>> seen;
+  for (const Problem& problem : problems) {
+    const bool in_file = problem.line != 0;
+    const std::string key = problem.path.substr(problem.path.rfind('.') + 1);
+    if (!in_file || seen.emplace(problem.source, problem.line, key, problem.message).second)
+      result.push_back(problem);
+  }
+  return result;
+}
+
+}  // namespace
+
+Scenario load_scenario(const ScenarioSource& source, const std::vector<std::string>& overrides) {
+  Problems problems;
+  RawValue root;
+  std::string base_dir = source.base_dir;
+  if (source.file.empty()) {
+    root = read_json(source.json, "<dict>", problems);
+  } else {
+    base_dir = std::filesystem::path(source.file).parent_path().string();
+    const std::string text = read_text_file(source.file, {}, problems);
+    if (problems.empty()) root = read_toml(text, source.file, problems);
+  }
+  if (!problems.empty())
+    throw UserError(std::move(problems));  // nothing to check in a file that cannot be read
+
+  apply_overrides(root, overrides, problems);
+
+  Scenario scenario;
+  const std::vector<std::string> sections{"host", "kvm", "vm", "run"};
+  for (const auto& [key, value] : *root.table()) {
+    if (std::find(sections.begin(), sections.end(), key) == sections.end()) {
+      report_unknown_key(value, key, "", "", sections, problems);
+    }
+  }
+  read_host(section(root, "host"), base_dir, scenario.host, problems);
+  read_kvm(section(root, "kvm"), scenario.host.kernel, scenario.kvm, problems);
+  scenario.vms = read_vms(root, scenario.host.pcpus, base_dir, problems);
+  read_run(section(root, "run"), scenario.run, problems);
+
+  problems = without_repetitions(problems);
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return scenario;
+}
+
+}  // namespace svmsim::model

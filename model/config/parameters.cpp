@@ -1,0 +1,357 @@
+#include "model/config/parameters.hpp"
+
+#include <algorithm>
+
+#include "model/config/bindings.hpp"
+
+namespace svmsim::model {
+
+using namespace bindings;
+
+namespace {
+
+constexpr std::int64_t kernel_uint_max = std::numeric_limits<std::uint32_t>::max();
+// Fits 2^48 cycles (the span of the simulation clock) at the highest TSC frequency a profile may have.
+constexpr std::int64_t longest_run_ns = std::int64_t{21600} * 1000 * 1000 * 1000;
+constexpr std::int64_t longest_latency_ns = std::int64_t{1000} * 1000 * 1000;
+constexpr const char* module_parameter = "virt/kvm/kvm_main.c module parameter";
+
+Binding<HostConfig> features_binding() {
+  auto binding = declare<HostConfig>("host.features", ParameterType::choice_list, "",
+                                     "Changes to the CPUID Fn8000_000A features of the profile's CPU.",
+                                     "APM vol. 3, E.4.9");
+  for (const svm::FeatureInfo& info : svm::all_features()) {
+    binding.declaration.choices.push_back("+" + std::string(info.name));
+    binding.declaration.choices.push_back("-" + std::string(info.name));
+  }
+  binding.set = [](HostConfig& host, const SettingValue& value) {
+    host.feature_changes = std::get<std::vector<std::string>>(value);
+  };
+  binding.get = [](const HostConfig& host) { return SettingValue(host.feature_changes); };
+  return with_fallback(std::move(binding));
+}
+
+Binding<HostConfig> tracepoints_binding() {
+  auto binding =
+      declare<HostConfig>("host.tracepoints", ParameterType::choice_list, "",
+                          "Events whose recording costs host.cost.t_trace each, as under perf or trace-cmd.",
+                          "measurements 1.1: recording slowed the published loop 1.7 to 3.4 times");
+  binding.declaration.choices = tracepoint_names();
+  binding.set = [](HostConfig& host, const SettingValue& value) {
+    host.tracepoints.clear();
+    for (const std::string& name : std::get<std::vector<std::string>>(value)) {
+      if (const auto kind = workloads::event_kind_of(name)) host.tracepoints.push_back(*kind);
+    }
+    std::sort(host.tracepoints.begin(), host.tracepoints.end());
+    host.tracepoints.erase(std::unique(host.tracepoints.begin(), host.tracepoints.end()),
+                           host.tracepoints.end());
+  };
+  binding.get = [](const HostConfig& host) {
+    std::vector<std::string> names;
+    for (const workloads::EventKind kind : host.tracepoints)
+      names.emplace_back(workloads::event_name(kind));
+    return SettingValue(names);
+  };
+  return with_fallback(std::move(binding));
+}
+
+Binding<KvmConfig> avic_binding() {
+  auto binding = boolean<KvmConfig>(
+      "kvm.avic", &KvmConfig::avic,
+      "Use AVIC; this version models the emulated APIC only, so false is the one valid value.",
+      "arch/x86/kvm/svm/avic.c module parameter");
+  binding.declaration.later = {"true"};
+  return binding;
+}
+
+Binding<KvmConfig> shrink_binding() {
+  auto binding = number<KvmConfig>(
+      "kvm.halt_poll_ns_shrink", &KvmConfig::halt_poll_ns_shrink, 0, kernel_uint_max, "",
+      "Divisor that makes the polling window shorter; 0 = back to no polling at once.", module_parameter);
+  binding.kernel_defaults = {{workloads::KernelGeneration::v6_1, SettingValue(std::int64_t{0})}};
+  binding.declaration.default_note = "0 with host.kernel 6.1";
+  return binding;
+}
+
+Binding<VmDraft> pin_binding() {
+  auto binding = declare<VmDraft>("vm.pin", ParameterType::integer_list, "",
+                                  "pCPU of each vCPU; absent or empty = the scheduler decides.", "");
+  binding.declaration.maximum = 1023;
+  binding.set = [](VmDraft& vm, const SettingValue& value) {
+    vm.pin.clear();
+    for (const std::int64_t cpu : std::get<std::vector<std::int64_t>>(value))
+      vm.pin.push_back(static_cast<unsigned>(cpu));
+  };
+  binding.get = [](const VmDraft& vm) {
+    return SettingValue(std::vector<std::int64_t>(vm.pin.begin(), vm.pin.end()));
+  };
+  return with_fallback(std::move(binding));
+}
+
+Binding<VmDraft> apic_binding() {
+  auto binding = text<VmDraft>("vm.apic", &VmDraft::apic, "Mode of the guest's APIC.", "APM vol. 2, 16.9");
+  binding.declaration.type = ParameterType::choice;
+  binding.declaration.choices = {"x2apic"};
+  binding.declaration.later = {"xapic"};
+  return binding;
+}
+
+Binding<VmDraft> name_binding() {
+  auto binding = text<VmDraft>("vm.name", &VmDraft::name,
+                               "Name of the VM; with count > 1 the prefix of a running number.", "");
+  binding.declaration.default_note = "vm0, vm1, ... in the order of the tables";
+  return binding;
+}
+
+Binding<VmDraft> kind_binding() {
+  auto binding = declare<VmDraft>(
+      "vm.workload.kind", ParameterType::text, "",
+      "Built-in program, or path of a program file; the program's own keys stand beside it.", "");
+  binding.declaration.default_note = "required, unless trace is given";
+  binding.set = [](VmDraft& vm, const SettingValue& value) {
+    vm.workload.kind = std::get<std::string>(value);
+  };
+  binding.get = [](const VmDraft& vm) -> std::optional<SettingValue> {
+    if (vm.workload.kind.empty()) return std::nullopt;
+    return SettingValue(vm.workload.kind);
+  };
+  return binding;
+}
+
+Binding<VmDraft> trace_binding() {
+  auto binding = declare<VmDraft>("vm.workload.trace", ParameterType::text, "",
+                                  "Path of an imported workload to replay, instead of kind.", "");
+  binding.set = [](VmDraft& vm, const SettingValue& value) { vm.trace = std::get<std::string>(value); };
+  binding.get = [](const VmDraft& vm) -> std::optional<SettingValue> {
+    if (vm.trace.empty()) return std::nullopt;
+    return SettingValue(vm.trace);
+  };
+  return binding;
+}
+
+Binding<RunConfig> run_duration_binding() {
+  auto binding =
+      declare<RunConfig>("run.duration", ParameterType::duration, "ns",
+                         "Simulated time after which the run ends; absent = until the workload ends.", "");
+  binding.declaration.minimum = 1;
+  binding.declaration.maximum = longest_run_ns;
+  binding.declaration.default_note = "absent";
+  binding.set = [](RunConfig& run, const SettingValue& value) {
+    run.duration_ns = static_cast<std::uint64_t>(std::get<std::int64_t>(value));
+  };
+  binding.get = [](const RunConfig& run) -> std::optional<SettingValue> {
+    if (!run.duration_ns) return std::nullopt;
+    return SettingValue(static_cast<std::int64_t>(*run.duration_ns));
+  };
+  return binding;
+}
+
+}  // namespace
+
+const std::vector<Binding<HostConfig>>& host_parameters() {
+  static const std::vector<Binding<HostConfig>> table = [] {
+    auto profile = text<HostConfig>("host.profile", &HostConfig::profile,
+                                    "Cost profile: a built-in name, or the path of a TOML file.", "");
+    profile.declaration.later = {"skylake"};
+    return std::vector<Binding<HostConfig>>{
+        std::move(profile),
+        number<HostConfig>("host.pcpus", &HostConfig::pcpus, 1, 1024, "", "Physical CPUs of the host.", ""),
+        choice<HostConfig>("host.kernel", &HostConfig::kernel, kernel_names(),
+                           "Host kernel whose KVM code paths, defaults and event order are modelled.",
+                           "6.1 and 6.12 are stable kernels, 6.18 stands for mainline of 2025-26"),
+        number<HostConfig>("host.hz", &HostConfig::hz, 0, 10000, "Hz",
+                           "Rate of the host's scheduler tick; 0 = no tick.", "CONFIG_HZ"),
+        features_binding(),
+        tracepoints_binding(),
+    };
+  }();
+  return table;
+}
+
+const std::vector<Binding<svm::Knobs>>& knob_parameters() {
+  using svm::IdleHltPending;
+  using svm::Knobs;
+  static const std::vector<Binding<Knobs>> table{
+      choice<Knobs>("host.knobs.idle_hlt_pending", &Knobs::idle_hlt_pending,
+                    {{"raw", IdleHltPending::raw},
+                     {"priority", IdleHltPending::priority},
+                     {"deliverable", IdleHltPending::deliverable}},
+                    "Which pending virtual interrupts keep HLT from the idle-HLT exit: any, those above the "
+                    "TPR or PPR, "
+                    "or only those that could be taken.",
+                    "open point 12.1 of the hardware fact sheet; the manual says pending and no more"),
+      boolean<Knobs>("host.knobs.idle_hlt_counts_avic_irr", &Knobs::idle_hlt_counts_avic_irr,
+                     "Whether a vector in the IRR of the AVIC backing page counts as pending for idle HLT.",
+                     "open point 12.2 of the hardware fact sheet"),
+      boolean<Knobs>("host.knobs.shadow_delays_intr_exit", &Knobs::shadow_delays_intr_exit,
+                     "Whether the interrupt shadow delays the exit for an intercepted physical interrupt.",
+                     "open point 12.6 of the hardware fact sheet: no in KVM's model, yes in Bochs"),
+      boolean<Knobs>(
+          "host.knobs.host_if_clear_masks_intr_exit", &Knobs::host_if_clear_masks_intr_exit,
+          "Whether VMRUN with host RFLAGS.IF = 0 and V_INTR_MASKING masks the exit for a physical interrupt.",
+          "open point 12.17 of the hardware fact sheet"),
+  };
+  return table;
+}
+
+const std::vector<Binding<CState>>& cstate_parameters() {
+  static const std::vector<Binding<CState>> table{
+      text<CState>("host.cstate.name", &CState::name, "Name of the idle state (\"C1\").", ""),
+      duration<CState>("host.cstate.latency", &CState::latency_ns, 0, longest_latency_ns,
+                       "Exit latency that firmware declares.", "ACPI _CST"),
+      duration<CState>("host.cstate.residency", &CState::residency_ns, 0, longest_latency_ns,
+                       "Target residency; acpi_idle takes twice the declared latency.",
+                       "drivers/acpi/processor_idle.c"),
+      duration<CState>("host.cstate.wake", &CState::wake_ns, 0, longest_latency_ns,
+                       "Real time from the wake-up to the first instruction.", "C-12"),
+  };
+  return table;
+}
+
+const std::vector<Binding<KvmConfig>>& kvm_parameters() {
+  static const std::vector<Binding<KvmConfig>> table{
+      boolean<KvmConfig>("kvm.idle_hlt", &KvmConfig::idle_hlt,
+                         "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
+                         "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
+      avic_binding(),
+      number<KvmConfig>("kvm.halt_poll_ns", &KvmConfig::halt_poll_ns, 0, kernel_uint_max, "ns",
+                        "Largest halt-polling window; 0 = no polling.", module_parameter,
+                        ParameterType::duration),
+      number<KvmConfig>("kvm.halt_poll_ns_grow", &KvmConfig::halt_poll_ns_grow, 0, kernel_uint_max, "",
+                        "Factor that makes the polling window longer; 0 = it never grows.", module_parameter),
+      number<KvmConfig>("kvm.halt_poll_ns_grow_start", &KvmConfig::halt_poll_ns_grow_start, 0,
+                        kernel_uint_max, "ns", "First polling window, and the shortest.", module_parameter,
+                        ParameterType::duration),
+      shrink_binding(),
+  };
+  return table;
+}
+
+const std::vector<Binding<VmDraft>>& vm_parameters() {
+  static const std::vector<Binding<VmDraft>> table{
+      name_binding(),
+      number<VmDraft>("vm.count", &VmDraft::count, 1, 1024, "",
+                      "How many such VMs; they are named by name and number.", ""),
+      number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
+      pin_binding(),
+      apic_binding(),
+  };
+  return table;
+}
+
+const std::vector<Binding<VmDraft>>& workload_parameters() {
+  static const std::vector<Binding<VmDraft>> table{kind_binding(), trace_binding()};
+  return table;
+}
+
+const std::vector<Binding<RunConfig>>& run_parameters() {
+  static const std::vector<Binding<RunConfig>> table{
+      run_duration_binding(),
+      duration<RunConfig>("run.warmup", &RunConfig::warmup_ns, 0, longest_run_ns,
+                          "Simulated time before statistics start to count.", ""),
+      number<RunConfig>("run.seed", &RunConfig::seed, 0, std::numeric_limits<std::int64_t>::max(), "",
+                        "Seed of every random stream.", ""),
+      boolean<RunConfig>("run.run_ahead", &RunConfig::run_ahead,
+                         "Let a CPU run ahead of the simulation kernel where that cannot change a result; "
+                         "off is slower and equal.",
+                         ""),
+  };
+  return table;
+}
+
+std::vector<Parameter> all_parameters() {
+  std::vector<Parameter> result;
+  const auto append = [&result](const auto& table) {
+    for (const auto& binding : table)
+      result.push_back(binding.declaration);
+  };
+  append(host_parameters());
+  append(knob_parameters());
+  append(cost_parameters());
+  append(cstate_parameters());
+  append(kvm_parameters());
+  append(vm_parameters());
+  append(workload_parameters());
+  append(run_parameters());
+  return result;
+}
+
+const std::vector<std::string>& later_parameters() {
+  static const std::vector<std::string> names{
+      "host.task",
+      "host.nohz_full",
+      "host.sched",
+      "host.idle_governor",
+      "host.smt_factor",
+      "kvm.enable_ipiv",
+      "kvm.avic_x2apic_inhibit",
+      "kvm.nested",
+      "kvm.vgif",
+      "kvm.vnmi",
+      "kvm.lapic_timer_advance",
+      "kvm.pause_filter_count",
+      "kvm.pause_filter_thresh",
+      "kvm.pause_filter_count_grow",
+      "kvm.pause_filter_count_shrink",
+      "kvm.pause_filter_count_max",
+      "vm.idle",
+      "vm.guest_halt_poll_ns",
+      "vm.guest_halt_poll_grow",
+      "vm.guest_halt_poll_grow_start",
+      "vm.guest_halt_poll_shrink",
+      "vm.guest_halt_poll_allow_shrink",
+      "vm.pv",
+      "vm.disable_exits",
+      "vm.halt_poll_ns",
+      "vm.pit",
+      "vm.hints_realtime",
+      "vm.no_ipi_broadcast",
+      "vm.timer_slack_ns",
+      "vm.sched",
+      "vm.nice",
+      "vm.native",
+      "vm.workload.tasks",
+  };
+  return names;
+}
+
+const std::vector<std::pair<std::string, workloads::KernelGeneration>>& kernel_names() {
+  using workloads::KernelGeneration;
+  static const std::vector<std::pair<std::string, KernelGeneration>> names{
+      {"6.1", KernelGeneration::v6_1}, {"6.12", KernelGeneration::v6_12}, {"6.18", KernelGeneration::v6_18}};
+  return names;
+}
+
+const std::string& kernel_name(workloads::KernelGeneration kernel) {
+  return kernel_names()[static_cast<std::size_t>(kernel)].first;
+}
+
+std::vector<std::string> tracepoint_names() {
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < static_cast<unsigned>(workloads::EventKind::other); ++i) {
+    names.emplace_back(workloads::event_name(static_cast<workloads::EventKind>(i)));
+  }
+  return names;
+}
+
+std::string_view type_name(ParameterType type) {
+  switch (type) {
+    case ParameterType::boolean:
+      return "boolean";
+    case ParameterType::integer:
+      return "integer";
+    case ParameterType::duration:
+      return "duration";
+    case ParameterType::text:
+      return "string";
+    case ParameterType::choice:
+      return "choice";
+    case ParameterType::integer_list:
+      return "list of integers";
+    case ParameterType::choice_list:
+      return "list of choices";
+  }
+  return "";
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,54 @@
+#include <nlohmann/json.hpp>
+
+#include "model/config/loader.hpp"
+#include "model/config/parameters.hpp"
+#include "model/config/setting_json.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class Owner>
+Json section(const std::vector<Binding<Owner>>& bindings, const Owner& owner) {
+  Json result = Json::object();
+  for (const auto& binding : bindings) {
+    if (const auto value = binding.get(owner)) result[binding.declaration.key()] = to_json(*value);
+  }
+  return result;
+}
+
+Json vm_section(const VmConfig& vm) {
+  VmDraft draft;
+  static_cast<VmConfig&>(draft) = vm;
+  Json result = section(vm_parameters(), draft);
+  result.erase("count");
+  if (vm.pin.empty()) result.erase("pin");
+  Json workload = section(workload_parameters(), draft);
+  for (const auto& [name, value] : vm.workload.parameters) {
+    std::visit([&workload, &key = name](const auto& typed) { workload[key] = typed; }, value);
+  }
+  result["workload"] = std::move(workload);
+  return result;
+}
+
+}  // namespace
+
+std::string resolved_json(const Scenario& scenario) {
+  Json result;
+  result["host"] = section(host_parameters(), scenario.host);
+  result["host"]["knobs"] = section(knob_parameters(), scenario.host.knobs);
+  result["host"]["cost"] = section(cost_parameters(), scenario.host.cost);
+  result["host"]["cstate"] = Json::array();
+  for (const CState& state : scenario.host.cstates)
+    result["host"]["cstate"].push_back(section(cstate_parameters(), state));
+  result["kvm"] = section(kvm_parameters(), scenario.kvm);
+  result["vm"] = Json::array();
+  for (const VmConfig& vm : scenario.vms)
+    result["vm"].push_back(vm_section(vm));
+  result["run"] = section(run_parameters(), scenario.run);
+  return result.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace svmsim::model
