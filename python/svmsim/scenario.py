@@ -1,0 +1,126 @@
+"""Scenarios: what a simulation shall do, from a TOML file or a dict."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from svmsim import _core
+from svmsim._files import check_output, read_text
+from svmsim._progress import ProgressBar
+from svmsim._toml import overrides as toml_overrides
+from svmsim._toml import toml_value
+from svmsim.result import Result
+
+__all__ = ["Scenario"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """An immutable, valid scenario. Changing one gives another.
+
+    Make it with `load` or `from_dict`. It holds plain data only, so it can be pickled and sent to
+    another process. Two scenarios are equal when they resolve to the same values.
+    """
+
+    _name: str
+    _source: str
+    _base_dir: str
+    _overrides: tuple[str, ...] = ()
+    _resolved: str = field(default="", repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+        """Read a TOML file. `overrides` are texts `key=value` as `--set` takes them.
+
+        Raises:
+            ScenarioError: the file cannot be read, or it or an override is wrong; with every
+                problem, each with its file, line and key.
+        """
+        file = Path(path)
+        text = read_text(file)
+        base_dir = str(file.resolve().parent)
+        # The file itself is resolved first: only that knows the lines of what is wrong.
+        resolved = _core.resolve(str(file), True, base_dir, list(overrides))
+        source = json.dumps(tomllib.loads(text))
+        return cls(file.name, source, base_dir, tuple(overrides), resolved)
+
+    @classmethod
+    def from_dict(cls, scenario: Mapping[str, Any], base_dir: str | Path = ".") -> Scenario:
+        """Make a scenario of a dict laid out like the TOML file.
+
+        Files that it names are relative to `base_dir`.
+
+        Raises:
+            ScenarioError: something in it is wrong; with every problem and its key.
+        """
+        # Through TOML's types, so that tuples, ranges and NumPy numbers pass and None is refused.
+        source = json.dumps(tomllib.loads(f"scenario = {toml_value('', scenario)}")["scenario"])
+        return cls._make("<dict>", source, str(Path(base_dir).resolve()), ())
+
+    @classmethod
+    def _make(cls, name: str, source: str, base_dir: str, changes: tuple[str, ...]) -> Scenario:
+        resolved = _core.resolve(source, False, base_dir, list(changes))
+        return cls(name, source, base_dir, changes, resolved)
+
+    def with_(self, **changes: Any) -> Scenario:
+        """Return the scenario with values changed: `with_(kvm={"avic": True})`.
+
+        A full key goes in as `with_(**{"vm.vm0.vcpus": 2})`; `vm.x` means every VM.
+
+        Raises:
+            ScenarioError: a key or value is wrong.
+        """
+        added = tuple(toml_overrides(changes))
+        return self._make(self._name, self._source, self._base_dir, (*self._overrides, *added))
+
+    def set(self, key: str, value: Any) -> Scenario:
+        """Return the scenario with one value changed: `set("kvm.halt_poll_ns", 0)`.
+
+        Raises:
+            ScenarioError: the key or value is wrong.
+        """
+        return self.with_(**{key: value})
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Every parameter with its value, defaults filled in; a fresh copy."""
+        return cast("dict[str, Any]", json.loads(self._resolved))
+
+    def run(
+        self,
+        trace: str | Path | None = None,
+        progress: bool | Callable[[float], None] = False,
+    ) -> Result:
+        """Simulate and return the result.
+
+        Args:
+            trace: file for the events in the kernel's ftrace text format.
+            progress: True shows a bar on standard error when it takes more than two seconds; a
+                function gets the share of the work done now and then, 0 to 1, or -1 when the
+                scenario has no known end; it may raise to stop the simulation.
+
+        Raises:
+            UserError: the trace file cannot be written.
+            InternalError: a bug of svmsim.
+        """
+        target = "" if trace is None else str(check_output(Path(trace)))
+        with ProgressBar(self._name, enabled=progress is True) as bar:
+            # The bar is passed even when it stays silent: through it an interrupt (Ctrl-C) arrives.
+            report = progress if callable(progress) else bar
+            changes = list(self._overrides)
+            text = _core.run(self._source, False, self._base_dir, changes, target, report)
+        return Result.from_json(text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self._resolved == other._resolved
+
+    def __hash__(self) -> int:
+        return hash(self._resolved)
+
+    def __repr__(self) -> str:
+        return f"Scenario({', '.join([self._name, *self._overrides])})"

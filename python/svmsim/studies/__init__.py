@@ -1,0 +1,1 @@
+"""Published experiments, repeated: what was published, what the simulator says, and a verdict."""
