@@ -21,8 +21,8 @@ struct ProgramParameter {
   ParameterValue default_value;  ///< its alternative is the parameter's type
   std::int64_t minimum = 0;      ///< of an integer
   std::int64_t maximum = INT64_MAX;
-  std::string unit;              ///< "" for a plain count
-  std::string doc;               ///< one sentence
+  std::string unit;  ///< "" for a plain count
+  std::string doc;   ///< one sentence
 };
 
 /// A built-in or user program, as its data file describes it.
@@ -32,6 +32,9 @@ struct ProgramInfo {
   std::string source;  ///< where the program comes from
   unsigned vcpus = 1;  ///< vCPUs that it needs at the least
   std::vector<ProgramParameter> parameters;
+  /// KVM statistics (their binary-stats names) that the host side of the program reads at its end; the model
+  /// adds each to the metrics of its vCPU.
+  std::vector<std::string> report_statistics;
 };
 
 /// What a vCPU set shall run: `kind` names a built-in program, or is a path of a program file.
@@ -54,6 +57,7 @@ struct WorkloadSpec {
 [[nodiscard]] std::map<std::string, ParameterValue> resolved_parameters(const WorkloadSpec& spec);
 
 /// The source of vCPU `vcpu` of `vcpus`. Throws UserError when the spec is invalid.
-[[nodiscard]] std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu, unsigned vcpus);
+[[nodiscard]] std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu,
+                                                           unsigned vcpus);
 
 }  // namespace svmsim::workloads

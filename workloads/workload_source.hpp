@@ -19,6 +19,7 @@ struct InitialState {
   std::uint64_t gdt_base = 0;                        ///< guest physical = linear
   std::uint64_t idt_base = 0;
   std::uint16_t code_selector = 8;
+  std::uint32_t apic_svr = 0xff;                     ///< APIC_SPIV at hand-over; FFh is its reset value: APIC disabled
   std::vector<std::uint64_t> absent_pages;           ///< guest physical pages whose first touch is an NPF
 };
 
