@@ -119,8 +119,12 @@ void read_run(const RawValue& raw, RunConfig& run, Problems& problems) {
   }
 }
 
-/// VMs that an override split out of one table repeat its problems; one of each is enough.
-Problems without_repetitions(const Problems& problems) {
+/// In the order of the file. VMs that an override split out of one table repeat its problems; one of each is
+/// enough.
+Problems in_order(Problems problems) {
+  std::stable_sort(problems.begin(), problems.end(), [](const Problem& a, const Problem& b) {
+    return std::make_tuple(a.line == 0, a.source, a.line) < std::make_tuple(b.line == 0, b.source, b.line);
+  });
   Problems result;
   std::set<std::tuple<std::string, std::size_t, std::string, std::string>> seen;
   for (const Problem& problem : problems) {
@@ -159,10 +163,13 @@ Scenario load_scenario(const ScenarioSource& source, const std::vector<std::stri
   }
   read_host(section(root, "host"), base_dir, scenario.host, problems);
   read_kvm(section(root, "kvm"), scenario.host.kernel, scenario.kvm, problems);
-  scenario.vms = read_vms(root, scenario.host.pcpus, base_dir, problems);
+  // Against a pcpus that is wrong itself every pin would look impossible.
+  const bool pcpus_known = std::none_of(problems.begin(), problems.end(),
+                                        [](const Problem& problem) { return problem.path == "host.pcpus"; });
+  scenario.vms = read_vms(root, pcpus_known ? scenario.host.pcpus : 0, base_dir, problems);
   read_run(section(root, "run"), scenario.run, problems);
 
-  problems = without_repetitions(problems);
+  problems = in_order(std::move(problems));
   if (!problems.empty()) throw UserError(std::move(problems));
   return scenario;
 }

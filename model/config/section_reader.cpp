@@ -1,6 +1,7 @@
 #include "model/config/section_reader.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,12 +68,24 @@ bool is_later(const Parameter& declaration, const std::string& text, const RawVa
 std::optional<std::int64_t> in_range(const Parameter& declaration, std::int64_t number, const RawValue& value,
                                      const std::string& path, Problems& problems) {
   if (number >= declaration.minimum && number <= declaration.maximum) return number;
-  problems.push_back(problem_at(
-      value, path,
-      fmt::format("{} is out of range, {} to {}", amount(declaration, number),
-                  amount(declaration, declaration.minimum), amount(declaration, declaration.maximum)),
-      amount(declaration, number < declaration.minimum ? declaration.minimum : declaration.maximum)));
+  const std::string range = declaration.maximum == std::numeric_limits<std::int64_t>::max()
+                                ? fmt::format("at least {}", amount(declaration, declaration.minimum))
+                                : fmt::format("{} to {}", amount(declaration, declaration.minimum),
+                                              amount(declaration, declaration.maximum));
+  const std::int64_t nearest = number < declaration.minimum ? declaration.minimum : declaration.maximum;
+  problems.push_back(problem_at(value, path,
+                                fmt::format("{} is out of range, {}", amount(declaration, number), range),
+                                amount(declaration, nearest)));
   return std::nullopt;
+}
+
+/// What the user meant: what only this candidate starts with, or else the smallest edit distance.
+std::string nearest_or_longer(const std::string& text, const std::vector<std::string>& candidates) {
+  std::vector<std::string> longer;
+  for (const std::string& candidate : candidates) {
+    if (text.size() >= 2 && candidate.rfind(text, 0) == 0) longer.push_back(candidate);
+  }
+  return longer.size() == 1 ? longer.front() : nearest_name(text, candidates);
 }
 
 bool is_choice(const Parameter& declaration, const std::string& text, const RawValue& value,
@@ -83,7 +96,7 @@ bool is_choice(const Parameter& declaration, const std::string& text, const RawV
   std::string message = fmt::format("unknown value \"{}\"", text);
   if (declaration.choices.size() <= 8)
     message += fmt::format(", expected {}", fmt::join(declaration.choices, ", "));
-  problems.push_back(problem_at(value, path, message, nearest_name(text, declaration.choices)));
+  problems.push_back(problem_at(value, path, message, nearest_or_longer(text, declaration.choices)));
   return false;
 }
 
@@ -202,8 +215,16 @@ void report_unknown_key(const RawValue& value, const std::string& key, const std
     if (parameter.key() == key && nearest.empty()) nearest = parameter.path;
   }
   if (nearest.empty()) {
-    const std::string sibling = nearest_name(key, known_keys);
+    const std::string sibling = nearest_or_longer(key, known_keys);
     if (!sibling.empty()) nearest = join_path(path, sibling);
+  }
+  if (nearest.empty()) {
+    std::vector<std::string> keys;
+    for (const Parameter& parameter : all_parameters())
+      keys.push_back(parameter.key());
+    const std::string elsewhere = nearest_name(key, keys);
+    const auto found = std::find(keys.begin(), keys.end(), elsewhere);
+    if (found != keys.end()) nearest = all_parameters()[static_cast<std::size_t>(found - keys.begin())].path;
   }
   problems.push_back(problem_at(value, full, "unknown key", nearest));
 }

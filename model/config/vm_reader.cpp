@@ -205,7 +205,10 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
     read_section(raw, vm_parameters(), "vm", path, {"workload"}, draft, problems);
     if (raw.table() == nullptr) continue;
     check_name(raw, path, base_name, problems);
-    check_pin(raw, path, pcpus, draft, problems);
+    const bool vcpus_known = std::none_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+      return problem.path == path + ".vcpus";
+    });
+    if (pcpus != 0 && vcpus_known) check_pin(raw, path, pcpus, draft, problems);
     read_workload(raw, path, base_dir, draft, problems);
     for (const std::string& name : names[i]) {
       if (!taken.emplace(name, true).second) {

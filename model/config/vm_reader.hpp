@@ -8,7 +8,8 @@
 
 namespace svmsim::model {
 
-/// Reads, checks and unrolls the [[vm]] tables of a raw scenario.
+/// Reads, checks and unrolls the [[vm]] tables of a raw scenario. `pcpus` = 0: not known, pins are not
+/// checked.
 [[nodiscard]] std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus,
                                              const std::string& base_dir, std::vector<Problem>& problems);
 
