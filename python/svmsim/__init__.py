@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from svmsim._core import version as _version
 from svmsim.errors import (
@@ -20,6 +21,9 @@ from svmsim.errors import (
 )
 from svmsim.result import Result
 from svmsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from svmsim import plot, studies
 
 __all__ = [
     "InternalError",

@@ -14,7 +14,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
+
+
+def _string(text: str) -> str:
+    # A JSON string is a TOML basic string, but for DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _join(path: str, name: str) -> str:
@@ -31,8 +36,8 @@ def toml_value(path: str, value: Any) -> str:
     """
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str):  # a JSON string is a TOML basic string, but for DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, str):
+        return _string(value)
     if isinstance(value, Mapping):
         items = (f"{_key(str(k))} = {toml_value(_join(path, str(k)), v)}" for k, v in value.items())
         return "{" + ", ".join(items) + "}"
