@@ -72,6 +72,9 @@ class GuestCpu {
     return interrupt || (int_ctl_ & (v_nmi | v_nmi_mask)) == v_nmi;
   }
 
+  /// Ends the interrupt shadow inside a compute action, which stands for many instructions: its first one ends it.
+  void end_shadow() noexcept { shadow_ = false; }
+
   [[nodiscard]] bool in_guest_mode() const noexcept { return vmcb_ != nullptr; }
   [[nodiscard]] bool halted() const noexcept { return halted_; }
   [[nodiscard]] bool gif() const noexcept { return gif_; }

@@ -1,7 +1,7 @@
 #include "svm/vmrun_checks.hpp"
 
 #include <array>
-#include <utility>
+#include <cstddef>
 
 #include "svm/intercept.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -32,21 +32,6 @@ struct Context {
   [[nodiscard]] constexpr bool sev_es() const noexcept {
     return limits.sev && (control.nested_ctl & nested_ctl::sev_es_enable) != 0;
   }
-  [[nodiscard]] constexpr bool long_mode_paging() const noexcept {
-    return (save.efer & efer::lme) != 0 && (save.cr0 & cr0::pg) != 0;
-  }
-  [[nodiscard]] constexpr bool segment_attribute(std::uint16_t bit) const noexcept {
-    return (save.cs.attrib & bit) != 0;
-  }
-  [[nodiscard]] constexpr bool beyond_memory(std::uint64_t page) const noexcept {
-    return (page & ~std::uint64_t{0xfff}) >= limits.physical_limit();
-  }
-  [[nodiscard]] constexpr bool injects(std::uint32_t type) const noexcept {
-    return (control.event_inj & event_inj::valid) != 0 && event_inj::type(control.event_inj) == type;
-  }
-  [[nodiscard]] constexpr std::uint64_t max_index() const noexcept {
-    return control.avic_physical_id & avic_physical_id::max_index_mask;
-  }
 };
 
 /// Bit v is set if v is the vector of an exception. 2 is the NMI; 9, 15, 20, 22-27 and 31 are reserved.
@@ -63,159 +48,193 @@ constexpr std::uint32_t exception_vectors = 0x702f'7dfb;
   return (pat & (every_byte * 0xf8)) == 0 && type_2_or_3 == 0;
 }
 
-struct Rule {
-  RuleViolation violation;
-  bool (*violated)(const Context&) noexcept;
+[[nodiscard]] constexpr std::uint64_t page_of(std::uint64_t address) noexcept {
+  return address & ~std::uint64_t{0xfff};
+}
+
+enum class Rule : unsigned {
+  svme_clear,
+  cache_bits,
+  cr0_upper,
+  cr3_reserved,
+  cr4_reserved,
+  dr6_upper,
+  dr7_upper,
+  efer_reserved,
+  no_long_mode,
+  long_mode_without_pae,
+  long_mode_without_pe,
+  code_segment_l_and_d,
+  vmrun_not_intercepted,
+  asid_zero,
+  msrpm_beyond_memory,
+  iopm_beyond_memory,
+  v_nmi_without_nmi_intercept,
+  s_cet_reserved,
+  cet_without_wp,
+  injects_reserved_type,
+  injects_no_exception,
+  injects_impossible_exception,
+  injects_soft_without_nrips,
+  sev_es_injection,
+  np_without_host_paging,
+  nested_cr3_reserved,
+  g_pat_illegal,
+  x2avic_without_avic,
+  avic_max_index,
+  x2avic_max_index,
+  avic_backing_page_beyond_memory,
+  avic_physical_table_beyond_memory,
+  avic_logical_table_beyond_memory,
+  avic_without_np,
+  sev_without_np,
+  sev_without_smm_lock,
+  sev_asid,
+  count,
 };
 
-constexpr std::uint64_t upper_half = 0xffff'ffff'0000'0000;
+constexpr std::size_t rule_count = static_cast<std::size_t>(Rule::count);
+static_assert(rule_count <= 64, "the failed rules are the bits of one word");
 
-constexpr std::array rules{
-    Rule{{"15.5.1", "EFER.SVME is 0"},
-         [](const Context& c) noexcept { return (c.save.efer & efer::svme) == 0; }},
-    Rule{{"15.5.1", "CR0.CD is 0 and CR0.NW is 1"},
-         [](const Context& c) noexcept { return (c.save.cr0 & (cr0::cd | cr0::nw)) == cr0::nw; }},
-    Rule{{"15.5.1", "CR0[63:32] is not 0"},
-         [](const Context& c) noexcept { return (c.save.cr0 & upper_half) != 0; }},
-    Rule{{"15.5.1", "CR3 has bits above the physical address width set"},
-         [](const Context& c) noexcept { return c.save.cr3 >= c.limits.physical_limit(); }},
-    Rule{{"15.5.1", "CR4 has reserved bits set"},
-         [](const Context& c) noexcept { return (c.save.cr4 & c.limits.cr4_reserved) != 0; }},
-    Rule{{"15.5.1", "DR6[63:32] is not 0"},
-         [](const Context& c) noexcept { return (c.save.dr6 & upper_half) != 0; }},
-    Rule{{"15.5.1", "DR7[63:32] is not 0"},
-         [](const Context& c) noexcept { return (c.save.dr7 & upper_half) != 0; }},
-    Rule{{"15.5.1", "EFER has reserved bits set"},
-         [](const Context& c) noexcept { return (c.save.efer & c.limits.efer_reserved) != 0; }},
-    Rule{{"15.5.1", "EFER.LMA or EFER.LME is 1, but the processor has no long mode"},
-         [](const Context& c) noexcept {
-           return !c.limits.long_mode && (c.save.efer & (efer::lma | efer::lme)) != 0;
-         }},
-    Rule{{"15.5.1", "EFER.LME and CR0.PG are 1, but CR4.PAE is 0"},
-         [](const Context& c) noexcept { return c.long_mode_paging() && (c.save.cr4 & cr4::pae) == 0; }},
-    Rule{{"15.5.1", "EFER.LME and CR0.PG are 1, but CR0.PE is 0"},
-         [](const Context& c) noexcept { return c.long_mode_paging() && (c.save.cr0 & cr0::pe) == 0; }},
-    Rule{{"15.5.1", "EFER.LME, CR0.PG, CR4.PAE, CS.L and CS.D are all 1"},
-         [](const Context& c) noexcept {
-           return c.long_mode_paging() && (c.save.cr4 & cr4::pae) != 0 &&
-                  c.segment_attribute(segment_attrib::long_mode) &&
-                  c.segment_attribute(segment_attrib::default_size);
-         }},
-    Rule{{"15.5.1", "the VMRUN intercept is clear"},
-         [](const Context& c) noexcept { return !intercepted(c.control, Intercept::vmrun); }},
-    Rule{{"15.11", "the MSR permission map reaches beyond the physical address space"},
-         [](const Context& c) noexcept {
-           const std::uint64_t base = c.control.msrpm_base_pa & ~std::uint64_t{0xfff};
-           const std::uint64_t last_fit = c.limits.physical_limit() - 0x2000;
-           return c.knobs.msrpm_at_limit_is_invalid ? base >= last_fit : base > last_fit;
-         }},
-    // The IOPM ends with the byte for the three bits beyond port FFFFh, at base + 2000h.
-    Rule{{"15.10.1", "the I/O permission map reaches beyond the physical address space"},
-         [](const Context& c) noexcept {
-           return (c.control.iopm_base_pa & ~std::uint64_t{0xfff}) >= c.limits.physical_limit() - 0x2000;
-         }},
-    Rule{{"15.20", "EVENTINJ has a reserved type"},
-         [](const Context& c) noexcept {
-           return c.injects(1) || c.injects(5) || c.injects(6) || c.injects(7);
-         }},
-    Rule{{"15.20", "EVENTINJ injects an exception with a vector that is no exception"},
-         [](const Context& c) noexcept {
-           return c.injects(event_inj::type_exception) &&
-                  !is_exception(event_inj::vector(c.control.event_inj));
-         }},
-    // BOUND and INTO do not exist there.
-    Rule{{"15.20", "EVENTINJ injects an exception that cannot occur in 64-bit mode"},
-         [](const Context& c) noexcept {
-           const std::uint8_t vector = event_inj::vector(c.control.event_inj);
-           return c.injects(event_inj::type_exception) && c.long_mode_paging() &&
-                  c.segment_attribute(segment_attrib::long_mode) &&
-                  (vector == exception_vector::bound_range || vector == exception_vector::overflow);
-         }},
-    // Its return address is the nRIP field, which does not exist without NRIPS.
-    Rule{{"15.20", "EVENTINJ injects a software interrupt, but the processor has no nRIP (nrips)"},
-         [](const Context& c) noexcept {
-           return c.injects(event_inj::type_soft) && !c.features.has(Feature::nrips);
-         }},
-    Rule{{"15.5.1", "the guest ASID is 0"}, [](const Context& c) noexcept { return c.control.asid == 0; }},
-    Rule{{"15.25.3", "nested paging is enabled while the host's CR0.PG is 0"},
-         [](const Context& c) noexcept { return c.np() && !c.limits.host_paging; }},
-    Rule{{"15.25.4", "nested paging: N_CR3 has bits above the physical address width set"},
-         [](const Context& c) noexcept { return c.np() && c.beyond_memory(c.control.nested_cr3); }},
-    Rule{{"15.25.4", "nested paging: G_PAT has a reserved bit or memory type"},
-         [](const Context& c) noexcept { return c.np() && !pat_legal(c.save.g_pat); }},
-    Rule{{"15.21.10", "V_NMI_ENABLE is 1, but the NMI intercept is clear"},
-         [](const Context& c) noexcept {
-           return c.features.has(Feature::vnmi) && (c.control.int_ctl & int_ctl::v_nmi_enable) != 0 &&
-                  !intercepted(c.control, Intercept::nmi);
-         }},
-    Rule{{"15.29.4.1", "x2AVIC is enabled without AVIC"},
-         [](const Context& c) noexcept { return c.x2avic() && !c.avic(); }},
-    Rule{{"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 255 in xAVIC mode"},
-         [](const Context& c) noexcept { return c.avic() && !c.x2avic() && c.max_index() > 255; }},
-    Rule{{"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 511, but the processor has no x2avic_ext"},
-         [](const Context& c) noexcept {
-           return c.avic() && c.x2avic() && c.max_index() > 511 && !c.features.has(Feature::x2avic_ext);
-         }},
-    Rule{{"15.29.4", "the AVIC backing page pointer is beyond the physical address space"},
-         [](const Context& c) noexcept { return c.avic() && c.beyond_memory(c.control.avic_backing_page); }},
-    Rule{{"15.29.4", "the AVIC physical APIC ID table pointer is beyond the physical address space"},
-         [](const Context& c) noexcept { return c.avic() && c.beyond_memory(c.control.avic_physical_id); }},
+/// In the order of the enumeration.
+constexpr std::array<RuleViolation, rule_count> rule_texts{{
+    {"15.5.1", "EFER.SVME is 0"},
+    {"15.5.1", "CR0.CD is 0 and CR0.NW is 1"},
+    {"15.5.1", "CR0[63:32] is not 0"},
+    {"15.5.1", "CR3 has bits above the physical address width set"},
+    {"15.5.1", "CR4 has reserved bits set"},
+    {"15.5.1", "DR6[63:32] is not 0"},
+    {"15.5.1", "DR7[63:32] is not 0"},
+    {"15.5.1", "EFER has reserved bits set"},
+    {"15.5.1", "EFER.LMA or EFER.LME is 1, but the processor has no long mode"},
+    {"15.5.1", "EFER.LME and CR0.PG are 1, but CR4.PAE is 0"},
+    {"15.5.1", "EFER.LME and CR0.PG are 1, but CR0.PE is 0"},
+    {"15.5.1", "EFER.LME, CR0.PG, CR4.PAE, CS.L and CS.D are all 1"},
+    {"15.5.1", "the VMRUN intercept is clear"},
+    {"15.5.1", "the guest ASID is 0"},
+    {"15.11", "the MSR permission map reaches beyond the physical address space"},
+    {"15.10.1", "the I/O permission map reaches beyond the physical address space"},
+    {"15.21.10", "V_NMI_ENABLE is 1, but the NMI intercept is clear"},
+    {"15.5.1", "S_CET has reserved bits set"},
+    {"15.5.1", "CR4.CET is 1, but CR0.WP is 0"},
+    {"15.20", "EVENTINJ has a reserved type"},
+    {"15.20", "EVENTINJ injects an exception with a vector that is no exception"},
+    {"15.20", "EVENTINJ injects an exception that cannot occur in 64-bit mode"},
+    {"15.20", "EVENTINJ injects a software interrupt, but the processor has no nRIP (nrips)"},
+    {"15.35.8", "SEV-ES: EVENTINJ injects a software interrupt or vector 3 or 4"},
+    {"15.25.3", "nested paging is enabled while the host's CR0.PG is 0"},
+    {"15.25.4", "nested paging: N_CR3 has bits above the physical address width set"},
+    {"15.25.4", "nested paging: G_PAT has a reserved bit or memory type"},
+    {"15.29.4.1", "x2AVIC is enabled without AVIC"},
+    {"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 255 in xAVIC mode"},
+    {"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 511, but the processor has no x2avic_ext"},
+    {"15.29.4", "the AVIC backing page pointer is beyond the physical address space"},
+    {"15.29.4", "the AVIC physical APIC ID table pointer is beyond the physical address space"},
+    {"15.29.4", "the AVIC logical APIC ID table pointer is beyond the physical address space"},
+    {"15.29.4", "AVIC is enabled without nested paging"},
+    {"15.34.3", "SEV is enabled without nested paging"},
+    {"15.34.3", "SEV is enabled while HWCR.SmmLock is 0"},
+    {"15.34.3", "SEV is enabled with an ASID above the highest encrypted ASID"},
+}};
+
+/// The failed rules, bit n for rule n. Both the check that VMRUN makes and the names come from here.
+[[nodiscard]] std::uint64_t failed_rules(const Context& c) noexcept {
+  constexpr std::uint64_t upper_half = 0xffff'ffff'0000'0000;
+  constexpr std::uint16_t l_and_d = segment_attrib::long_mode | segment_attrib::default_size;
+  const VmcbControl& control = c.control;
+  const VmcbSave& save = c.save;
+  const std::uint64_t limit = c.limits.physical_limit();
+  const std::uint64_t msrpm = page_of(control.msrpm_base_pa);
+  const bool long_mode = (save.efer & efer::lme) != 0 && (save.cr0 & cr0::pg) != 0;
+  const bool pae = (save.cr4 & cr4::pae) != 0;
+
+  std::uint64_t failed = 0;
+  const auto rule = [&failed](Rule number, bool violated) {
+    if (violated) failed |= std::uint64_t{1} << static_cast<unsigned>(number);
+  };
+  rule(Rule::svme_clear, (save.efer & efer::svme) == 0);
+  rule(Rule::cache_bits, (save.cr0 & (cr0::cd | cr0::nw)) == cr0::nw);
+  rule(Rule::cr0_upper, (save.cr0 & upper_half) != 0);
+  rule(Rule::cr3_reserved, save.cr3 >= limit);
+  rule(Rule::cr4_reserved, (save.cr4 & c.limits.cr4_reserved) != 0);
+  rule(Rule::dr6_upper, (save.dr6 & upper_half) != 0);
+  rule(Rule::dr7_upper, (save.dr7 & upper_half) != 0);
+  rule(Rule::efer_reserved, (save.efer & c.limits.efer_reserved) != 0);
+  rule(Rule::no_long_mode, !c.limits.long_mode && (save.efer & (efer::lma | efer::lme)) != 0);
+  rule(Rule::long_mode_without_pae, long_mode && !pae);
+  rule(Rule::long_mode_without_pe, long_mode && (save.cr0 & cr0::pe) == 0);
+  rule(Rule::code_segment_l_and_d, long_mode && pae && (save.cs.attrib & l_and_d) == l_and_d);
+  rule(Rule::vmrun_not_intercepted, !intercepted(control, Intercept::vmrun));
+  rule(Rule::asid_zero, control.asid == 0);
+  rule(Rule::msrpm_beyond_memory, msrpm >= limit - 0x2000 + (c.knobs.msrpm_at_limit_is_invalid ? 0 : 1));
+  // The IOPM ends with the byte for the three bits beyond port FFFFh, at base + 2000h.
+  rule(Rule::iopm_beyond_memory, page_of(control.iopm_base_pa) >= limit - 0x2000);
+  rule(Rule::v_nmi_without_nmi_intercept, c.features.has(Feature::vnmi) &&
+                                              (control.int_ctl & int_ctl::v_nmi_enable) != 0 &&
+                                              !intercepted(control, Intercept::nmi));
+  rule(Rule::s_cet_reserved, (save.s_cet & ~std::uint64_t{3}) != 0);
+  rule(Rule::cet_without_wp, (save.cr4 & cr4::cet) != 0 && (save.cr0 & cr0::wp) == 0);
+
+  if ((control.event_inj & event_inj::valid) != 0) {
+    const std::uint32_t type = event_inj::type(control.event_inj);
+    const std::uint8_t vector = event_inj::vector(control.event_inj);
+    const bool exception = type == event_inj::type_exception;
+    rule(Rule::injects_reserved_type, type == 1 || type > event_inj::type_soft);
+    rule(Rule::injects_no_exception, exception && !is_exception(vector));
+    // BOUND and INTO do not exist in 64-bit mode.
+    rule(Rule::injects_impossible_exception,
+         exception && long_mode && (save.cs.attrib & segment_attrib::long_mode) != 0 &&
+             (vector == exception_vector::bound_range || vector == exception_vector::overflow));
+    // Its return address is the nRIP field.
+    rule(Rule::injects_soft_without_nrips, type == event_inj::type_soft && !c.features.has(Feature::nrips));
+    rule(Rule::sev_es_injection,
+         c.sev_es() && (type == event_inj::type_soft || (exception && (vector == 3 || vector == 4))));
+  }
+  if (c.np()) {
+    rule(Rule::np_without_host_paging, !c.limits.host_paging);
+    rule(Rule::nested_cr3_reserved, control.nested_cr3 >= limit);
+    rule(Rule::g_pat_illegal, !pat_legal(save.g_pat));
+  }
+  if (c.avic() || c.x2avic()) {
+    const std::uint64_t max_index = control.avic_physical_id & avic_physical_id::max_index_mask;
+    rule(Rule::x2avic_without_avic, c.x2avic() && !c.avic());
+    rule(Rule::avic_max_index, c.avic() && !c.x2avic() && max_index > 255);
+    rule(Rule::x2avic_max_index,
+         c.avic() && c.x2avic() && max_index > 511 && !c.features.has(Feature::x2avic_ext));
+    rule(Rule::avic_backing_page_beyond_memory, c.avic() && page_of(control.avic_backing_page) >= limit);
+    rule(Rule::avic_physical_table_beyond_memory, c.avic() && page_of(control.avic_physical_id) >= limit);
     // x2AVIC computes logical IDs and does not use the table.
-    Rule{{"15.29.4", "the AVIC logical APIC ID table pointer is beyond the physical address space"},
-         [](const Context& c) noexcept {
-           return c.avic() && !c.x2avic() && c.beyond_memory(c.control.avic_logical_id);
-         }},
-    Rule{{"15.29.4", "AVIC is enabled without nested paging"},
-         [](const Context& c) noexcept { return c.knobs.avic_without_np_is_invalid && c.avic() && !c.np(); }},
-    Rule{{"15.5.1", "S_CET has reserved bits set"},
-         [](const Context& c) noexcept { return (c.save.s_cet & ~std::uint64_t{3}) != 0; }},
-    Rule{{"15.5.1", "CR4.CET is 1, but CR0.WP is 0"},
-         [](const Context& c) noexcept {
-           return (c.save.cr4 & cr4::cet) != 0 && (c.save.cr0 & cr0::wp) == 0;
-         }},
-    Rule{{"15.34.3", "SEV is enabled without nested paging"},
-         [](const Context& c) noexcept { return c.sev() && !c.np(); }},
-    Rule{{"15.34.3", "SEV is enabled while HWCR.SmmLock is 0"},
-         [](const Context& c) noexcept { return c.sev() && !c.limits.smm_lock; }},
-    Rule{{"15.34.3", "SEV is enabled with an ASID above the highest encrypted ASID"},
-         [](const Context& c) noexcept { return c.sev() && c.control.asid > c.limits.max_encrypted_asid; }},
-    Rule{{"15.35.8", "SEV-ES: EVENTINJ injects a software interrupt or vector 3 or 4"},
-         [](const Context& c) noexcept {
-           const std::uint8_t vector = event_inj::vector(c.control.event_inj);
-           return c.sev_es() && (c.injects(event_inj::type_soft) ||
-                                 (c.injects(event_inj::type_exception) && (vector == 3 || vector == 4)));
-         }},
-};
-
-/// The fold makes straight-line code of the table: the pointers are constants, so the checks are inlined.
-template <std::size_t... Index>
-[[nodiscard]] bool any_violated(const Context& context, std::index_sequence<Index...>) noexcept {
-  return (static_cast<int>(rules[Index].violated(context)) | ...) != 0;
+    rule(Rule::avic_logical_table_beyond_memory,
+         c.avic() && !c.x2avic() && page_of(control.avic_logical_id) >= limit);
+    rule(Rule::avic_without_np, c.knobs.avic_without_np_is_invalid && c.avic() && !c.np());
+  }
+  if (c.sev()) {
+    rule(Rule::sev_without_np, !c.np());
+    rule(Rule::sev_without_smm_lock, !c.limits.smm_lock);
+    rule(Rule::sev_asid, control.asid > c.limits.max_encrypted_asid);
+  }
+  return failed;
 }
 
 }  // namespace
 
 bool vmrun_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                  const ProcessorLimits& limits) noexcept {
-  const Context context{vmcb.control, vmcb.save, features, knobs, limits};
-  return !any_violated(context, std::make_index_sequence<rules.size()>{});
+  return failed_rules({vmcb.control, vmcb.save, features, knobs, limits}) == 0;
 }
 
 std::vector<RuleViolation> vmrun_violations(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                                             const ProcessorLimits& limits) {
-  const Context context{vmcb.control, vmcb.save, features, knobs, limits};
+  const std::uint64_t failed = failed_rules({vmcb.control, vmcb.save, features, knobs, limits});
   std::vector<RuleViolation> violations;
-  for (const Rule& rule : rules) {
-    if (rule.violated(context)) violations.push_back(rule.violation);
+  for (std::size_t number = 0; number < rule_count; ++number) {
+    if (((failed >> number) & 1U) != 0) violations.push_back(rule_texts[number]);
   }
   return violations;
 }
 
 std::vector<RuleViolation> vmrun_rules() {
-  std::vector<RuleViolation> all;
-  for (const Rule& rule : rules)
-    all.push_back(rule.violation);
-  return all;
+  return {rule_texts.begin(), rule_texts.end()};
 }
 
 }  // namespace svmsim::svm

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "svm/exit_code.hpp"
+#include "svm/guest_cpu.hpp"
+#include "svm/intercept.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::svm::test {
+
+/// Surroundings whose answers a test sets, and which note what GuestCpu asked.
+class FakeEnvironment final : public GuestEnvironment {
+ public:
+  std::uint64_t tsc = 0;
+  std::map<std::uint32_t, std::uint64_t> msrs;
+  std::set<std::uint32_t> faulting_msrs;
+  std::map<std::uint16_t, std::uint64_t> ports;
+  std::set<std::uint64_t> missing_pages;  ///< page numbers
+  MsrPermissionMap msr_map;
+  IoPermissionMap io_map;
+  int highest_irr = -1;
+  std::uint8_t ppr = 0;
+  int physical_vector = -1;
+  int physical_nmis_taken = 0;
+  std::vector<std::uint64_t> pages_asked;
+  std::vector<std::uint64_t> maps_asked;
+
+  std::uint64_t host_tsc() override { return tsc; }
+  MsrAccess read_msr(std::uint32_t msr) override {
+    if (faulting_msrs.count(msr) != 0) return {true, 0};
+    return {false, msrs[msr]};
+  }
+  MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) override {
+    if (faulting_msrs.count(msr) != 0) return {true, 0};
+    msrs[msr] = value;
+    return {};
+  }
+  std::uint64_t read_port(std::uint16_t port, unsigned) override { return ports[port]; }
+  void write_port(std::uint16_t port, unsigned, std::uint64_t value) override { ports[port] = value; }
+  std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override {
+    return {leaf, subleaf, 3, 4};
+  }
+  bool page_allows(std::uint64_t guest_physical, PageAccess) override {
+    pages_asked.push_back(guest_physical);
+    return missing_pages.count(guest_physical >> 12) == 0;
+  }
+  std::uint64_t handler_entry(std::uint8_t vector) override { return handler(vector); }
+  const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override {
+    maps_asked.push_back(physical);
+    return msr_map;
+  }
+  const IoPermissionMap& io_permission_map(std::uint64_t physical) override {
+    maps_asked.push_back(physical);
+    return io_map;
+  }
+  int avic_highest_irr() override { return highest_irr; }
+  std::uint8_t avic_ppr() override { return ppr; }
+  int acknowledge_physical_interrupt() override { return physical_vector; }
+  void acknowledge_physical_nmi() override { ++physical_nmis_taken; }
+
+  [[nodiscard]] static constexpr std::uint64_t handler(std::uint8_t vector) noexcept {
+    return 0x20'0000 + std::uint64_t{vector} * 0x100;
+  }
+};
+
+inline constexpr std::uint64_t guest_rip = 0x10'0000;
+inline constexpr std::uint64_t gdt_base = 0x5000;
+inline constexpr std::uint64_t idt_base = 0x6000;
+inline constexpr std::uint16_t code_selector = 0x08;
+
+/// Every feature but AVIC's; tests take away or add what they are about.
+[[nodiscard]] inline FeatureSet all_but_avic() {
+  FeatureSet features;
+  for (const FeatureInfo& info : all_features())
+    features.set(info.feature);
+  features.set(Feature::avic, false);
+  features.set(Feature::x2avic, false);
+  features.set(Feature::x2avic_ext, false);
+  return features;
+}
+
+/// A legal VMCB of a flat 64-bit guest with IF = 0 that intercepts VMRUN, VMMCALL and shutdown, and nothing
+/// else.
+[[nodiscard]] inline Vmcb long_mode_vmcb() {
+  Vmcb vmcb{};
+  for (const Intercept intercept : {Intercept::vmrun, Intercept::vmmcall, Intercept::shutdown}) {
+    set_intercept(vmcb.control, intercept, true);
+  }
+  vmcb.control.asid = 1;
+  vmcb.control.nested_ctl = nested_ctl::np_enable;
+  vmcb.control.nested_cr3 = 0x4000;
+  vmcb.control.iopm_base_pa = 0x10000;
+  vmcb.control.msrpm_base_pa = 0x20000;
+  VmcbSave& save = vmcb.save;
+  save.efer = efer::svme | efer::lme | efer::lma;
+  save.cr0 = cr0::pg | cr0::pe | cr0::wp;
+  save.cr4 = cr4::pae;
+  save.cr3 = 0x1000;
+  save.dr6 = 0xffff'0ff0;
+  save.dr7 = 0x400;
+  save.rflags = rflags::always_one;
+  save.rip = guest_rip;
+  save.g_pat = 0x0007'0406'0007'0406;
+  save.cs.selector = code_selector;
+  save.cs.attrib = 0x029b;  // present, long mode, execute and read
+  save.gdtr.base = gdt_base;
+  save.idtr.base = idt_base;
+  return vmcb;
+}
+
+/// One guest on one core.
+struct Guest {
+  Vmcb vmcb = long_mode_vmcb();
+  FakeEnvironment environment;
+  GuestCpu cpu;
+  bool host_if = true;
+  PhysicalEvents events;
+
+  explicit Guest(FeatureSet features = all_but_avic(), Knobs knobs = {}, ProcessorLimits limits = {})
+      : cpu(features, knobs, limits) {}
+
+  Guest& intercept(Intercept which, bool on = true) {
+    set_intercept(vmcb.control, which, on);
+    return *this;
+  }
+  Guest& interrupts_enabled(bool on = true) {
+    vmcb.save.rflags = on ? vmcb.save.rflags | rflags::interrupt : vmcb.save.rflags & ~rflags::interrupt;
+    return *this;
+  }
+  /// V_IRQ with a vector and a priority class.
+  Guest& v_irq(std::uint8_t vector, std::uint8_t priority = 0xf) {
+    vmcb.control.int_ctl = int_ctl::with_v_intr_prio(vmcb.control.int_ctl | int_ctl::v_irq, priority);
+    vmcb.control.int_vector = vector;
+    return *this;
+  }
+  Guest& control_bits(std::uint32_t bits) {
+    vmcb.control.int_ctl |= bits;
+    return *this;
+  }
+
+  Step enter() { return cpu.vmrun(vmcb, host_if, environment); }
+  Step boundary() { return cpu.boundary(events, environment); }
+  /// The action alone, without a look at events first.
+  Step execute(ActionKind kind, std::uint32_t number = 0, std::uint64_t operand = 0, std::uint8_t size = 0) {
+    return cpu.execute(action(kind, number, operand, size), environment);
+  }
+  /// boundary(), then the action if nothing happened: what a core does.
+  Step step(ActionKind kind, std::uint32_t number = 0, std::uint64_t operand = 0, std::uint8_t size = 0) {
+    const Step event = boundary();
+    return event.kind != StepKind::none ? event : execute(kind, number, operand, size);
+  }
+  [[nodiscard]] GuestAction action(ActionKind kind, std::uint32_t number = 0, std::uint64_t operand = 0,
+                                   std::uint8_t size = 0) const {
+    GuestAction result;
+    result.kind = kind;
+    result.rip = cpu.rip();
+    result.length = length;
+    result.cpl = cpl;
+    result.size = size;
+    result.number = number;
+    result.operand[0] = operand;
+    result.operand[1] = operand;
+    return result;
+  }
+
+  [[nodiscard]] std::uint64_t exit_code() const { return vmcb.control.exit_code; }
+  [[nodiscard]] std::uint64_t exit_rip() const { return vmcb.save.rip; }
+  [[nodiscard]] bool saved(std::uint32_t int_ctl_bit) const {
+    return (vmcb.control.int_ctl & int_ctl_bit) != 0;
+  }
+  [[nodiscard]] bool saved_shadow() const {
+    return (vmcb.control.int_state & int_state::interrupt_shadow) != 0;
+  }
+
+  std::uint8_t length = 2;
+  std::uint8_t cpl = 0;
+};
+
+}  // namespace svmsim::svm::test
