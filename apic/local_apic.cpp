@@ -64,8 +64,7 @@ RegisterRead LocalApic::read_msr(std::uint32_t msr) const noexcept {
   return {false, stored_[offset >> 4]};
 }
 
-RegisterWrite LocalApic::write_msr(std::uint32_t msr, std::uint64_t value) noexcept {
-  if (msr == msr_x2apic_icr) return write_icr(value);
+RegisterWrite LocalApic::write_other(std::uint32_t msr, std::uint64_t value) noexcept {
   constexpr RegisterWrite fault{WriteEffect::general_protection, {}, {}};
   if (!is_x2apic_msr(msr)) return fault;
   const std::uint32_t offset = x2apic_offset(msr);

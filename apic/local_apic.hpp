@@ -141,7 +141,12 @@ class LocalApic {
 
   /// RDMSR and WRMSR of an MSR in 800h-8FFh; any other raises #GP(0) too.
   [[nodiscard]] RegisterRead read_msr(std::uint32_t msr) const noexcept;
-  RegisterWrite write_msr(std::uint32_t msr, std::uint64_t value) noexcept;
+  RegisterWrite write_msr(std::uint32_t msr, std::uint64_t value) noexcept {
+    // The two writes that guests make all the time.
+    if (msr == msr_x2apic_eoi && value == 0) return {WriteEffect::eoi, {}, eoi()};
+    if (msr == msr_x2apic_icr) return write_icr(value);
+    return write_other(msr, value);
+  }
 
   /// The sender's part of a command that no APIC accepted (7.4, 7.8).
   void note_send_accept_error() noexcept { error_pending_ |= esr_send_accept; }
@@ -158,6 +163,7 @@ class LocalApic {
     ppr_ = (tpr_ >> 4) >= (in_service >> 4) ? tpr_ : static_cast<std::uint8_t>(in_service & 0xf0);
   }
   RegisterWrite write_icr(std::uint64_t value) noexcept;
+  RegisterWrite write_other(std::uint32_t msr, std::uint64_t value) noexcept;
   void write_stored(std::uint32_t offset, std::uint32_t value) noexcept;
   [[nodiscard]] std::uint32_t& stored(std::uint32_t offset) noexcept { return stored_[offset >> 4]; }
 

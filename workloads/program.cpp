@@ -1,6 +1,7 @@
 #include "workloads/program.hpp"
 
-#include <fstream>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,8 +45,9 @@ bool is_path(const std::string& kind) {
 
 std::shared_ptr<const Program> find_program(const std::string& kind) {
   if (is_path(kind)) {
-    if (!std::ifstream(kind)) {
-      throw UserError(Problem{"", 0, "kind", fmt::format("program file \"{}\" cannot be read", kind), ""});
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(kind, error)) {
+      throw UserError(Problem{"", 0, "kind", fmt::format("there is no program file \"{}\"", kind), ""});
     }
     return std::make_shared<const Program>(load_program(kind));
   }

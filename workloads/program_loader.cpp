@@ -1,9 +1,11 @@
 #include "workloads/program_loader.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,7 +42,7 @@ class ProgramReader {
     read_statistics(top);
     top.finish();
     actions.finish();
-    check_program(top);
+    if (problems_.empty()) check_program(top);
     if (!problems_.empty()) throw UserError(problems_.take());
     return std::move(program_);
   }
@@ -78,7 +80,9 @@ class ProgramReader {
     read_bound(table, "min", minimum, integer || value == nullptr, parameter.minimum);
     read_bound(table, "max", maximum, integer || value == nullptr, parameter.maximum);
     if (parameter.minimum > parameter.maximum) {
-      table.problem(*minimum, "min", "is above max");
+      // One of them is written: the defaults do not cross.
+      table.problem(*(minimum != nullptr ? minimum : maximum), minimum != nullptr ? "min" : "max",
+                    fmt::format("leaves nothing from {} to {}", parameter.minimum, parameter.maximum));
     } else if (const auto* number = std::get_if<std::int64_t>(&parameter.default_value);
                number != nullptr && value != nullptr && value->is_integer() &&
                (*number < parameter.minimum || *number > parameter.maximum)) {
@@ -276,15 +280,19 @@ Program parse_program(std::string_view text, const std::string& source) {
 }
 
 Program load_program(const std::string& path) {
-  constexpr std::streamoff largest_file = 1 << 22;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw UserError(Problem{path, 0, "", "no such program file, or it cannot be read", ""});
-  if (file.tellg() > largest_file) throw UserError(Problem{path, 0, "", "is too large for a program", ""});
-  file.seekg(0);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) throw UserError(Problem{path, 0, "", "cannot be read", ""});
-  return parse_program(text.str(), path);
+  constexpr std::uintmax_t largest_file = 1 << 22;
+  std::error_code error;
+  // Anything but a file could go on for ever.
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw UserError(Problem{path, 0, "", "no such program file", ""});
+  }
+  if (std::filesystem::file_size(path, error) > largest_file) {
+    throw UserError(Problem{path, 0, "", "is too large for a program", ""});
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw UserError(Problem{path, 0, "", "cannot be read", ""});
+  return parse_program(text, path);
 }
 
 }  // namespace svmsim::workloads

@@ -6,11 +6,26 @@
 #include <string>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include "apic/destination.hpp"
 #include "apic/local_apic.hpp"
 #include "workloads/program_spec.hpp"
+
+namespace doctest {
+
+template <>
+struct StringMaker<std::vector<std::string>> {
+  static String convert(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines)
+      text += "\n" + line;
+    return text.c_str();
+  }
+};
+
+}  // namespace doctest
 
 namespace svmsim::workloads::test {
 
