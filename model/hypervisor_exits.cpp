@@ -43,7 +43,7 @@ bool in_kernel_port(std::uint32_t port) {
 void Hypervisor::skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t result) {
   svm::Vmcb& vmcb = vcpu.vmcb;
   vmcb.save.rip = vmcb.control.next_rip;
-  vmcb.control.int_state &= ~std::uint64_t{svm::int_state::interrupt_shadow};
+  vmcb.control.int_state &= ~svm::int_state::interrupt_shadow;
   vcpu.source->retire(cpu.local(), result);
 }
 
@@ -91,7 +91,7 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
       return handle_cpuid(vcpu, cpu);
     case exit_code::vmmcall:
       return handle_hypercall(vcpu, cpu);
-    case exit_code::cr8_write:
+    case exit_code::write_cr8:
       return handle_cr8(vcpu, cpu);
     default:
       break;

@@ -118,7 +118,7 @@ void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::update_cr8_intercept(Vcpu& vcpu) {
   const int highest = vcpu.apic().highest_irr();
   const bool intercept = highest >= 0 && vcpu.apic().cr8() >= (highest >> 4);
-  set_intercept(vcpu.vmcb.control, Intercept::cr8_write, intercept);
+  set_intercept(vcpu.vmcb.control, Intercept::write_cr8, intercept);
 }
 
 }  // namespace svmsim::model

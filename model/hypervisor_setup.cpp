@@ -51,7 +51,7 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
   const auto& features = host_.features;
   for (const Intercept intercept :
-       {Intercept::cr0_read, Intercept::cr4_read, Intercept::cr0_write, Intercept::cr4_write, Intercept::intr,
+       {Intercept::read_cr0, Intercept::read_cr4, Intercept::write_cr0, Intercept::write_cr4, Intercept::intr,
         Intercept::nmi, Intercept::smi, Intercept::cr0_sel_write, Intercept::rdpmc, Intercept::cpuid, Intercept::invd,
         Intercept::invlpga, Intercept::ioio, Intercept::msr, Intercept::task_switch, Intercept::shutdown,
         Intercept::vmrun, Intercept::vmmcall, Intercept::vmload, Intercept::vmsave, Intercept::stgi, Intercept::clgi,

@@ -47,7 +47,7 @@ class HostThread {
 
   std::int32_t tid = 0;
   std::string comm;
-  unsigned cpu = 0;  ///< where it runs or last ran
+  unsigned cpu_index = 0;  ///< pCPU where it runs or last ran
   State state = State::runnable;
   bool was_woken = false;  ///< made runnable since it last ran
 };

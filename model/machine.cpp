@@ -64,8 +64,8 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, 
                                          hypervisor_);
       vcpu->tid = first_tid + static_cast<std::int32_t>(vcpus_.size());
       vcpu->comm = fmt::format("CPU {}/KVM", i);
-      vcpu->cpu = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
-      vcpu->pcpu = cpus_[vcpu->cpu].get();
+      vcpu->cpu_index = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
+      vcpu->pcpu = cpus_[vcpu->cpu_index].get();
       hypervisor_.create_vcpu(*vcpu);
       vm->vcpus.push_back(vcpu.get());
       vcpus_.push_back(std::move(vcpu));

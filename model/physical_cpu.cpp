@@ -76,7 +76,7 @@ void PhysicalCpu::switch_to(HostThread& next) {
   charge(costs_.t_sched_in);
   ++context_switches_;
   current_ = &next;
-  next.cpu = settings_.index;
+  next.cpu_index = settings_.index;
   next.state = HostThread::State::running;
   next.was_woken = false;
 }

@@ -1,0 +1,158 @@
+#include "model/simulation.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "model/config/loader.hpp"
+#include "model/machine.hpp"
+#include "model/sim_context.hpp"
+#include "model/units.hpp"
+#include "model/version.hpp"
+#include "svm/user_error.hpp"
+
+namespace svmsim::model {
+
+namespace {
+
+void check_vcpus(const Scenario& scenario) {
+  std::vector<Problem> problems;
+  for (const VmConfig& vm : scenario.vms) {
+    if (vm.workload.kind.empty()) continue;
+    const unsigned needed = workloads::program_info(vm.workload.kind).vcpus;
+    if (vm.vcpus < needed) {
+      problems.push_back({"", 0, "vm." + vm.name + ".vcpus",
+                          fmt::format("{} needs {} vCPUs, not {}", vm.workload.kind, needed, vm.vcpus),
+                          std::to_string(needed)});
+    }
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+std::unique_ptr<workloads::WorkloadSource> default_source(const VmConfig& vm, unsigned, unsigned vcpu) {
+  return workloads::make_program(vm.workload, vcpu, vm.vcpus);
+}
+
+std::uint64_t statistic(const VcpuStats& stats, const std::string& name) {
+  for (const VcpuStatInfo& info : vcpu_stat_table()) {
+    if (info.name == name && info.counter != nullptr) return stats.*info.counter;
+  }
+  throw InternalError("a program reports the statistic " + name + ", which does not exist");
+}
+
+// Metrics of one vCPU keep their names; with several vCPUs each name carries its vCPU.
+void add_metrics(RunResult& result, const Machine& machine, const Scenario& scenario) {
+  const bool prefixed = machine.vcpus().size() > 1;
+  for (const auto& vcpu : machine.vcpus()) {
+    const std::string prefix = prefixed ? fmt::format("{}.{}.", vcpu->vm.name, vcpu->index) : "";
+    for (const auto& [name, value] : vcpu->source->metrics()) result.metrics.emplace_back(prefix + name, value);
+    const std::string& kind = scenario.vms[vcpu->vm.index].workload.kind;
+    if (kind.empty()) continue;
+    for (const std::string& name : workloads::program_info(kind).report_statistics) {
+      result.metrics.emplace_back(prefix + name, static_cast<double>(statistic(vcpu->stats, name)));
+    }
+  }
+}
+
+// Why the run ended before its workloads did; "" if it did not.
+std::string early_end(const Machine& machine, bool has_duration) {
+  for (const auto& vcpu : machine.vcpus()) {
+    std::string reason = vcpu->failure.empty() ? vcpu->source->failure() : vcpu->failure;
+    if (!reason.empty()) return fmt::format("vCPU {} of {}: {}", vcpu->index, vcpu->vm.name, reason);
+  }
+  if (has_duration) return {};
+  for (const auto& vcpu : machine.vcpus()) {
+    if (vcpu->state == HostThread::State::ended) continue;
+    return fmt::format("vCPU {} of {} is halted at rip {:#x} and nothing that could wake it is pending", vcpu->index,
+                       vcpu->vm.name, vcpu->vmcb.save.rip);
+  }
+  return {};
+}
+
+std::uint64_t end_of(const Machine& machine) {
+  if (machine.end_cycles() != never_cycles) return machine.end_cycles();
+  std::uint64_t end = 0;
+  for (const auto& vcpu : machine.vcpus()) end = std::max(end, vcpu->ended_cycles);
+  if (end == 0) end = cycles_of(kernel_now());
+  return end;
+}
+
+RunResult collect(const Machine& machine, const Scenario& scenario) {
+  RunResult result;
+  result.version = version;
+  result.scenario_json = resolved_json(scenario);
+  result.tsc_hz = scenario.host.tsc_hz;
+  const std::uint64_t warmup = ns_to_cycles(scenario.run.warmup_ns, scenario.host.tsc_hz);
+  const std::uint64_t end = end_of(machine);
+  result.sim_cycles = end > warmup ? end - warmup : 0;
+  for (const auto& vcpu : machine.vcpus()) {
+    VcpuStats stats = vcpu->stats;
+    if (vcpu->warm) stats -= vcpu->stats_at_warmup;
+    result.vcpus.push_back({vcpu->vm.name, vcpu->index, vcpu->exits.rows(), stats});
+    result.wakeup_latency += vcpu->wakeup_latency;
+    result.ipi_latency += vcpu->ipi_latency;
+  }
+  const auto& cstates = scenario.host.cstates;
+  for (const auto& cpu : machine.cpus()) {
+    const auto spent = cpu->spent(end);
+    const auto of = [&](CpuTime use) { return spent[static_cast<std::size_t>(use)]; };
+    result.pcpus.push_back({cpu->index(), of(CpuTime::guest), of(CpuTime::host), of(CpuTime::poll),
+                            {{cstates.empty() ? "POLL" : cstates.front().name, of(CpuTime::idle)}},
+                            cpu->context_switches()});
+  }
+  for (const VmConfig& vm : scenario.vms) {
+    if (result.workload_kind.find(vm.workload.kind) != std::string::npos && !result.workload_kind.empty()) continue;
+    result.workload_kind += (result.workload_kind.empty() ? "" : "+") + vm.workload.kind;
+  }
+  add_metrics(result, machine, scenario);
+  result.failure = early_end(machine, scenario.run.duration_ns.has_value());
+  return result;
+}
+
+}  // namespace
+
+Simulation::Simulation(Scenario scenario) : scenario_(std::move(scenario)), factory_(default_source) {
+  check_vcpus(scenario_);
+}
+
+Simulation::~Simulation() = default;
+
+std::vector<std::pair<std::int32_t, std::string>> Simulation::threads() const {
+  std::vector<std::pair<std::int32_t, std::string>> result;
+  std::int32_t tid = Machine::first_tid;
+  for (const VmConfig& vm : scenario_.vms) {
+    for (unsigned vcpu = 0; vcpu < vm.vcpus; ++vcpu) result.emplace_back(tid++, fmt::format("CPU {}/KVM", vcpu));
+  }
+  return result;
+}
+
+RunResult Simulation::run() {
+  const SimContext context;
+  Machine machine("machine", scenario_, factory_);
+  for (EventSink* sink : sinks_) machine.events().add_sink(*sink);
+  if (progress_) {
+    machine.hypervisor().set_heartbeat([this, end = machine.end_cycles()](std::uint64_t local) {
+      const double share = end == never_cycles ? -1.0 : static_cast<double>(local) / static_cast<double>(end);
+      progress_(cycles_to_ns(local, scenario_.host.tsc_hz), std::min(share, 1.0));
+    });
+  }
+  // Wall time is reported, never used.
+  const auto begin = std::chrono::steady_clock::now();
+  machine.start();
+  if (machine.end_cycles() == never_cycles) {
+    sc_core::sc_start();
+  } else {
+    sc_core::sc_start(delay_until(moment(machine.end_cycles(), 0)));
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  for (const auto& cpu : machine.cpus()) {
+    if (cpu->failure()) std::rethrow_exception(cpu->failure());
+  }
+  machine.events().flush_all();
+  RunResult result = collect(machine, scenario_);
+  result.wall_time_s = wall.count();
+  return result;
+}
+
+}  // namespace svmsim::model

@@ -1,0 +1,130 @@
+// The extension module svmsim._core: the facade of the model for Python. Everything crosses the border as JSON text.
+
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "model/config/describe.hpp"
+#include "model/config/loader.hpp"
+#include "model/replay.hpp"
+#include "model/simulation.hpp"
+#include "model/stats/perf_table.hpp"
+#include "model/stats/result_json.hpp"
+#include "model/trace_file_sink.hpp"
+#include "svm/user_error.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using svmsim::InternalError;
+using svmsim::Problem;
+using svmsim::TraceError;
+using svmsim::UserError;
+using svmsim::model::Scenario;
+using svmsim::model::ScenarioSource;
+
+Scenario load(const std::string& source, bool is_file, const std::string& base_dir,
+              const std::vector<std::string>& overrides) {
+  const auto from = is_file ? ScenarioSource::from_file(source) : ScenarioSource::from_json(source, base_dir);
+  return load_scenario(from, overrides);
+}
+
+/// Calls back into Python about ten times a second of simulated work, and lets Ctrl-C through.
+svmsim::model::Progress progress_to(const py::object& callback) {
+  return [callback](std::uint64_t simulated_ns, double share) {
+    (void)simulated_ns;
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback.is_none()) callback(share);
+  };
+}
+
+std::string run(const std::string& source, bool is_file, const std::string& base_dir,
+                const std::vector<std::string>& overrides, const std::string& trace, const py::object& progress) {
+  svmsim::model::Simulation simulation(load(source, is_file, base_dir, overrides));
+  std::unique_ptr<svmsim::model::TraceFileSink> sink;
+  if (!trace.empty()) {
+    sink = std::make_unique<svmsim::model::TraceFileSink>(trace, simulation);
+    simulation.add_sink(*sink);
+  }
+  simulation.set_progress(progress_to(progress));
+  const py::gil_scoped_release release;
+  const auto result = simulation.run();
+  if (sink) sink->close();
+  return to_json(result);
+}
+
+/// Raises the Python class `name` of svmsim.errors for the problems of a UserError.
+void raise_user_error(const char* name, const UserError& error) {
+  py::list problems;
+  for (const Problem& problem : error.problems()) {
+    py::dict item;
+    item["source"] = problem.source;
+    item["line"] = problem.line;
+    item["path"] = problem.path;
+    item["message"] = problem.message;
+    item["nearest"] = problem.nearest;
+    problems.append(item);
+  }
+  const py::object type = py::module_::import("svmsim.errors").attr(name);
+  PyErr_SetObject(type.ptr(), type(problems).ptr());
+}
+
+void translate(std::exception_ptr pending) {
+  try {
+    std::rethrow_exception(pending);
+  } catch (const TraceError& error) {
+    raise_user_error("TraceError", error);
+  } catch (const UserError& error) {
+    raise_user_error("ScenarioError", error);
+  } catch (const InternalError& error) {
+    const py::object type = py::module_::import("svmsim.errors").attr("InternalError");
+    PyErr_SetObject(type.ptr(), type(error.what()).ptr());
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "Binding of the svmsim model. Use the package svmsim instead.";
+  py::register_exception_translator([](std::exception_ptr pending) {
+    if (pending) translate(pending);
+  });
+
+  module.def("version", [] { return std::string(SVMSIM_VERSION); });
+  module.def("describe", [] { return svmsim::model::describe_json(); });
+  module.def("json_schema", [] { return svmsim::model::json_schema(); });
+  module.def(
+      "resolve",
+      [](const std::string& source, bool is_file, const std::string& base_dir,
+         const std::vector<std::string>& overrides) {
+        return resolved_json(load(source, is_file, base_dir, overrides));
+      },
+      py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"));
+  module.def("run", &run, py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"),
+             py::arg("trace") = "", py::arg("progress") = py::none());
+  module.def("perf_table", [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
+  module.def(
+      "import_trace",
+      [](const std::string& path, const std::string& output, int capture, const std::string& options) {
+        const py::gil_scoped_release release;
+        return svmsim::model::import_trace_json(path, output, capture, options);
+      },
+      py::arg("path"), py::arg("output") = "", py::arg("capture") = 0, py::arg("options") = "{}");
+  module.def(
+      "replay",
+      [](const std::string& path, int capture, const std::vector<std::string>& overrides, const std::string& trace) {
+        const py::gil_scoped_release release;
+        return svmsim::model::replay_json(path, capture, overrides, trace);
+      },
+      py::arg("path"), py::arg("capture") = 0, py::arg("overrides") = std::vector<std::string>{},
+      py::arg("trace") = "");
+}
