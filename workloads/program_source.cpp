@@ -10,16 +10,43 @@ namespace svmsim::workloads {
 
 ProgramSource::ProgramSource(FlatProgram program)
     : program_(std::move(program)),
+      next_(program_.steps.data()),
+      end_(step_at(program_.end)),
       batch_size_(program_.harnessed ? 0 : program_.iterations),
       harness_(program_.harness),
       watches_(program_.watches.size()),
       checked_(program_.checks.size()) {
   constexpr std::size_t usual_nesting = 16;
   frames_.reserve(usual_nesting);
-  in_handler_.reserve(usual_nesting);
 }
 
 void ProgramSource::retire_with_effects(const ProgramStep& step, std::uint64_t result) {
+  // The effects that stand alone in almost every step of almost every iteration.
+  switch (step.effects) {
+    case step_effect::start_watch:
+      watches_[step.watch].started = result;
+      ++next_;
+      break;
+    case step_effect::stop_watch: {
+      Stopwatch& watch = watches_[step.watch];
+      watch.cycles += result - watch.started;
+      ++watch.stops;
+      ++next_;
+      break;
+    }
+    case step_effect::end_iteration:
+      end_iteration();
+      break;
+    case step_effect::handler_return:
+      return_from_handler();
+      break;
+    default:
+      retire_rare(step, result);
+      break;
+  }
+}
+
+void ProgramSource::retire_rare(const ProgramStep& step, std::uint64_t result) {
   namespace effect = step_effect;
   const std::uint32_t effects = step.effects;
   if ((effects & effect::repeat) != 0) {
@@ -35,11 +62,11 @@ void ProgramSource::retire_with_effects(const ProgramStep& step, std::uint64_t r
   }
   if ((effects & effect::leave_if_reached) != 0) {
     if (handler_runs_[step.vector] < step.count * (iterations_ + 1)) return;
-    next_ = step.target;
-    if (next_ == program_.body_end) end_iteration();
+    next_ = step_at(step.target);
+    if (step.target == program_.body_end) end_iteration();
     return;
   }
-  if ((effects & effect::jump) != 0) next_ = step.target;
+  if ((effects & effect::jump) != 0) next_ = step_at(step.target);
   if ((effects & effect::end_iteration) != 0) end_iteration();
   if ((effects & effect::begin_batch) != 0) {
     harness_.begin(result);
@@ -48,14 +75,16 @@ void ProgramSource::retire_with_effects(const ProgramStep& step, std::uint64_t r
     for (Stopwatch& watch : watches_)
       watch = Stopwatch{};
   }
-  if ((effects & effect::end_batch) != 0 && harness_.end(result)) next_ = step.target;
-  if ((effects & effect::handler_return) != 0) {
-    ++handler_runs_[in_handler_.back()];
-    next_ = frames_.back().next;
-    repeated_ = frames_.back().repeated;
-    frames_.pop_back();
-    in_handler_.pop_back();
-  }
+  if ((effects & effect::end_batch) != 0 && harness_.end(result)) next_ = step_at(step.target);
+  if ((effects & effect::handler_return) != 0) return_from_handler();
+}
+
+void ProgramSource::return_from_handler() {
+  const Frame& frame = frames_.back();
+  ++handler_runs_[frame.vector];
+  next_ = frame.next;
+  repeated_ = frame.repeated;
+  frames_.pop_back();
 }
 
 void ProgramSource::end_iteration() {
@@ -72,7 +101,7 @@ void ProgramSource::end_iteration() {
     }
   }
   ++iterations_;
-  next_ = ++batch_done_ < batch_size_ ? program_.body_begin : program_.body_end;
+  next_ = step_at(++batch_done_ < batch_size_ ? program_.body_begin : program_.body_end);
 }
 
 void ProgramSource::interrupt(std::uint8_t vector, std::uint64_t tsc) {
@@ -82,9 +111,8 @@ void ProgramSource::interrupt(std::uint8_t vector, std::uint64_t tsc) {
     fail(Failure::no_handler, vector);
     return;
   }
-  frames_.push_back({next_, repeated_});
-  in_handler_.push_back(vector);
-  next_ = first;
+  frames_.push_back({next_, repeated_, vector});
+  next_ = step_at(first);
   repeated_ = 0;
 }
 
@@ -95,13 +123,12 @@ void ProgramSource::fail(Failure kind, std::uint8_t vector) noexcept {
     failed_vector_ = vector;
   }
   frames_.clear();
-  in_handler_.clear();
-  next_ = program_.end;
+  next_ = end_;
 }
 
 std::uint64_t ProgramSource::handler_entry(std::uint8_t vector) const {
   const std::uint32_t first = program_.handler[vector];
-  return first == FlatProgram::no_handler ? 0 : program_.steps[first].action.rip;
+  return first == FlatProgram::no_handler ? 0 : step_at(first)->action.rip;
 }
 
 Metrics ProgramSource::metrics() const {

@@ -65,15 +65,14 @@ class ProgramSource final : public WorkloadSource {
 
   [[nodiscard]] InitialState initial_state() const override { return program_.initial; }
   [[nodiscard]] const svm::GuestAction* current() override {
-    return next_ == program_.end ? nullptr : &program_.steps[next_].action;
+    return next_ == end_ ? nullptr : &next_->action;
   }
   void retire(std::uint64_t tsc, std::uint64_t result) override {
     (void)tsc;
-    const ProgramStep& step = program_.steps[next_];
-    if (step.effects == 0) {
+    if (next_->effects == 0) {
       ++next_;
     } else {
-      retire_with_effects(step, result);
+      retire_with_effects(*next_, result);
     }
   }
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override;
@@ -83,8 +82,9 @@ class ProgramSource final : public WorkloadSource {
 
  private:
   struct Frame {
-    std::uint32_t next;
+    const ProgramStep* next;
     std::uint64_t repeated;
+    std::uint8_t vector;
   };
   struct Stopwatch {
     std::uint64_t started = 0;
@@ -94,11 +94,15 @@ class ProgramSource final : public WorkloadSource {
   enum class Failure : std::uint8_t { none, handler_runs, no_handler };
 
   void retire_with_effects(const ProgramStep& step, std::uint64_t result);
+  void retire_rare(const ProgramStep& step, std::uint64_t result);
   void end_iteration();
+  void return_from_handler();
+  [[nodiscard]] const ProgramStep* step_at(std::uint32_t index) const { return &program_.steps[index]; }
   void fail(Failure kind, std::uint8_t vector) noexcept;
 
   FlatProgram program_;
-  std::uint32_t next_ = 0;
+  const ProgramStep* next_;
+  const ProgramStep* end_;
   std::uint64_t repeated_ = 0;    // how often the current step has retired
   std::uint64_t batch_size_ = 0;  // iterations of the running batch
   std::uint64_t batch_done_ = 0;
@@ -107,7 +111,6 @@ class ProgramSource final : public WorkloadSource {
   std::vector<Stopwatch> watches_;
   std::vector<std::uint64_t> checked_;  // handler runs at the last iteration's end, per check
   std::array<std::uint64_t, 256> handler_runs_{};
-  std::vector<std::uint8_t> in_handler_;  // vectors of the frames
   std::vector<Frame> frames_;
   Failure failure_ = Failure::none;
   std::uint8_t failed_vector_ = 0;
