@@ -1,0 +1,173 @@
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "svm/exit_code.hpp"
+#include "workloads/trace/workload_file.hpp"
+#include "workloads/trace/workload_words.hpp"
+
+namespace svmsim::workloads {
+
+using svm::ActionKind;
+
+const std::vector<ActionWord>& action_words() {
+  using P = ActionPart;
+  static const std::vector<ActionWord> words{
+      {"compute", ActionKind::compute, {P::cycles}},
+      {"nop", ActionKind::nop, {}},
+      {"cli", ActionKind::cli, {}},
+      {"sti", ActionKind::sti, {}},
+      {"hlt", ActionKind::hlt, {}},
+      {"pause", ActionKind::pause, {}},
+      {"cpuid", ActionKind::cpuid, {P::number, P::operand_0}},
+      {"rdtsc", ActionKind::rdtsc, {}},
+      {"rdmsr", ActionKind::rdmsr, {P::number}},
+      {"wrmsr", ActionKind::wrmsr, {P::number, P::operand_0}},
+      {"in", ActionKind::in, {P::number}},
+      {"out", ActionKind::out, {P::number, P::operand_0}},
+      {"vmmcall", ActionKind::vmmcall, {P::number, P::operand_0, P::operand_1, P::operand_2, P::operand_3}},
+      {"iret", ActionKind::iret, {}},
+      {"read", ActionKind::memory_read, {P::operand_1}},
+      {"write", ActionKind::memory_write, {P::operand_1, P::operand_0}},
+      {"mov_from_cr8", ActionKind::mov_from_cr8, {}},
+      {"mov_to_cr8", ActionKind::mov_to_cr8, {P::operand_0}},
+  };
+  return words;
+}
+
+std::string_view time_base_word(TimeBase base) {
+  switch (base) {
+    case TimeBase::none:
+      return "none";
+    case TimeBase::microseconds:
+      return "microseconds";
+    case TimeBase::nanoseconds:
+      return "nanoseconds";
+    case TimeBase::counter:
+      return "counter";
+  }
+  return "";
+}
+
+namespace {
+
+using Output = std::back_insert_iterator<std::string>;
+
+void append_action(Output out, const ReplayItem& item) {
+  const svm::GuestAction& action = item.action;
+  for (const ActionWord& word : action_words()) {
+    if (word.kind != action.kind) continue;
+    fmt::format_to(out, "{}", word.word);
+    for (const ActionPart part : word.arguments) {
+      switch (part) {
+        case ActionPart::cycles:
+          fmt::format_to(out, " {}", action.cycles);
+          break;
+        case ActionPart::number:
+          fmt::format_to(out, " 0x{:x}", action.number);
+          break;
+        case ActionPart::operand_0:
+          fmt::format_to(out, " 0x{:x}", action.operand[0]);
+          break;
+        case ActionPart::operand_1:
+          fmt::format_to(out, " 0x{:x}", action.operand[1]);
+          break;
+        case ActionPart::operand_2:
+          fmt::format_to(out, " 0x{:x}", action.operand[2]);
+          break;
+        case ActionPart::operand_3:
+          fmt::format_to(out, " 0x{:x}", action.operand[3]);
+          break;
+      }
+    }
+    break;
+  }
+  if (!item.has(replay_flag::chained)) fmt::format_to(out, " rip=0x{:x}", action.rip);
+  if (action.length != default_length(action.kind, action.number))
+    fmt::format_to(out, " len={}", action.length);
+  if (action.size != 0) fmt::format_to(out, " size={}", action.size);
+  if (action.cpl != 0) fmt::format_to(out, " cpl={}", action.cpl);
+  if (action.cycles != 0 && action.kind != ActionKind::compute)
+    fmt::format_to(out, " cycles={}", action.cycles);
+}
+
+void append_item(std::string& text, const ReplayItem& item, std::size_t depth) {
+  const Output out = std::back_inserter(text);
+  text.append(2 * depth, ' ');
+  std::string comment;
+  switch (item.kind) {
+    case ReplayKind::action:
+      append_action(out, item);
+      break;
+    case ReplayKind::interrupt:
+      fmt::format_to(out, "interrupt 0x{:x} rip=0x{:x} cause={}", item.vector, item.action.rip,
+                     cause_name(item.cause));
+      if (item.cause_vcpu >= 0) fmt::format_to(out, " sender={}", item.cause_vcpu);
+      if (item.cause_line != 0) fmt::format_to(out, " accepted={}", item.cause_line);
+      break;
+    case ReplayKind::host_interrupt:
+    case ReplayKind::opaque:
+      fmt::format_to(out, "{} 0x{:x} rip=0x{:x}", item.kind == ReplayKind::opaque ? "opaque" : "host",
+                     item.exit_code, item.action.rip);
+      if (item.kind == ReplayKind::opaque) {
+        fmt::format_to(out, " info1=0x{:x} info2=0x{:x}", item.action.operand[0], item.action.operand[1]);
+      }
+      comment = svm::exit_name(item.exit_code);
+      break;
+  }
+  if (item.line != 0) fmt::format_to(out, " line={}", item.line);
+  for (const FlagWord& flag : flag_words) {
+    if (item.has(flag.flag)) fmt::format_to(out, " {}", flag.word);
+  }
+  if (!comment.empty()) fmt::format_to(out, "  # {}", comment);
+  text += '\n';
+}
+
+void append_vcpu_head(std::string& text, const ReplayVcpu& vcpu) {
+  const Output out = std::back_inserter(text);
+  const InitialState& initial = vcpu.initial;
+  fmt::format_to(out, "vcpu {} {}\n", vcpu.vm, vcpu.vcpu);
+  fmt::format_to(out, "initial rip=0x{:x} if={} gdt=0x{:x} idt=0x{:x} cs={}\n", initial.rip,
+                 initial.interrupts_enabled ? 1 : 0, initial.gdt_base, initial.idt_base,
+                 initial.code_selector);
+  for (const std::uint64_t page : initial.absent_pages)
+    fmt::format_to(out, "absent 0x{:x}\n", page);
+  for (const auto& [vector, entry] : vcpu.handler_entry)
+    fmt::format_to(out, "handler 0x{:x} 0x{:x}\n", vector, entry);
+}
+
+}  // namespace
+
+void write_workload(std::ostream& out, const ReplayWorkload& workload) {
+  std::string text = "svmsim-workload 1\n";
+  if (!workload.source.empty()) text += "source " + printable(workload.source, 4096) + "\n";
+  if (!workload.title.empty()) text += "title " + printable(workload.title, 4096) + "\n";
+  fmt::format_to(std::back_inserter(text), "kernel {}\ntsc_hz {}\ntime {}\n", kernel_name(workload.kernel),
+                 workload.tsc_hz, time_base_word(workload.time_base));
+  for (const ReplayVcpu& vcpu : workload.vcpus) {
+    append_vcpu_head(text, vcpu);
+    std::size_t depth = 0;
+    for (const ReplayItem& item : vcpu.items) {
+      append_item(text, item, depth);
+      if (item.kind == ReplayKind::interrupt) ++depth;
+      if (item.kind == ReplayKind::action && item.action.kind == ActionKind::iret && depth > 0) --depth;
+      constexpr std::size_t flush_bytes = std::size_t{1} << 16;
+      if (text.size() >= flush_bytes) {
+        out.write(text.data(), static_cast<std::streamsize>(text.size()));
+        text.clear();
+      }
+    }
+    text += "end\n";
+  }
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void write_workload_file(const std::string& path, const ReplayWorkload& workload) {
+  std::ofstream out(path, std::ios::binary);
+  if (out) write_workload(out, workload);
+  out.close();
+  if (!out) throw TraceError(Problem{path, 0, "", "cannot be written", ""});
+}
+
+}  // namespace svmsim::workloads
