@@ -60,8 +60,8 @@ class GuestCpu {
   /// physical is pending.
   Step boundary(PhysicalEvents events, GuestEnvironment& environment);
 
-  /// One action at the current rIP: retired, halted, delivered (a fault) or vmexit. An exiting fault-like
-  /// instruction changes nothing. Precondition: in guest mode, not halted, action.rip is rip().
+  /// One action at action.rip: retired, halted, delivered (a fault) or vmexit. An exiting fault-like
+  /// instruction changes nothing. Precondition: in guest mode, not halted.
   Step execute(const GuestAction& action, GuestEnvironment& environment);
 
   /// Whether a virtual interrupt or NMI could be taken now or after a shadow. Physical events are known to
@@ -72,7 +72,8 @@ class GuestCpu {
     return interrupt || (int_ctl_ & (v_nmi | v_nmi_mask)) == v_nmi;
   }
 
-  /// Ends the interrupt shadow inside a compute action, which stands for many instructions: its first one ends it.
+  /// Ends the interrupt shadow inside a compute action, which stands for many instructions: its first one
+  /// ends it.
   void end_shadow() noexcept { shadow_ = false; }
 
   [[nodiscard]] bool in_guest_mode() const noexcept { return vmcb_ != nullptr; }

@@ -178,6 +178,11 @@ TEST_CASE("RDTSC at CPL 3 with CR4.TSD is #GP(0) before the intercept") {
   guest.enter();
   guest.execute(ActionKind::rdtsc);
   CHECK(guest.exit_code() == exit_code::rdtsc);
+
+  Guest kernel;
+  kernel.vmcb.save.cr4 |= cr4::tsd;
+  kernel.enter();
+  CHECK(kernel.execute(ActionKind::rdtsc).kind == StepKind::retired);
 }
 
 TEST_CASE("EXITINFO of IN and OUT: direction, size, address size, port; EXITINFO2 is the next rIP") {

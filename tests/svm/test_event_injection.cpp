@@ -78,6 +78,21 @@ TEST_CASE("what an instruction raised returns behind it, at nRIP") {
   }
 }
 
+TEST_CASE("without NRIPS an injected INT3 returns to the rIP of the VMCB") {
+  Guest guest(all_but_avic().without(Feature::nrips));
+  guest.vmcb.control.next_rip = guest_rip + 2;
+  inject(guest, event_inj::event(event_inj::type_exception, 3)).enter();
+  guest.execute(ActionKind::iret);
+  CHECK(guest.cpu.rip() == guest_rip);
+}
+
+TEST_CASE("the descriptor is found without the selector's privilege bits") {
+  Guest guest;
+  guest.vmcb.save.cs.selector = 0x13;
+  inject(guest, event_inj::event(event_inj::type_intr, 0x41)).enter();
+  CHECK(guest.environment.pages_asked.back() == gdt_base + 0x10);
+}
+
 TEST_CASE("an exit during the delivery reports the event in EXITINTINFO and leaves the guest where it was") {
   struct Case {
     std::uint64_t missing;

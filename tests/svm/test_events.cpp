@@ -304,6 +304,22 @@ TEST_CASE("a physical NMI without the intercept reaches the guest's handler, and
   CHECK(guest.environment.physical_nmis_taken == 2);
 }
 
+TEST_CASE(
+    "a physical NMI for the guest waits for the end of the shadow, and comes again if its delivery exits") {
+  Guest guest;
+  guest.vmcb.control.int_state = int_state::interrupt_shadow;
+  guest.environment.missing_pages.insert(gdt_base >> 12);
+  guest.events.nmi = true;
+  guest.enter();
+  CHECK(guest.step(ActionKind::nop).kind == StepKind::retired);
+  CHECK(guest.step(ActionKind::nop).kind == StepKind::vmexit);
+  CHECK(guest.exit_code() == exit_code::npf);
+  CHECK(guest.vmcb.control.exit_int_info == 0x8000'0202);
+  guest.environment.missing_pages.clear();
+  guest.enter();
+  CHECK(guest.boundary().kind == StepKind::delivered);
+}
+
 TEST_CASE("the order of events at a boundary: SMI, INIT, NMI, V_NMI, INTR, V_IRQ") {
   Guest guest;
   for (const Intercept intercept :
@@ -420,4 +436,29 @@ TEST_CASE("the privilege level of the interrupted code comes back with IRET and 
   guest.cpl = 3;
   guest.execute(ActionKind::vmmcall);
   CHECK(guest.vmcb.save.cpl == 3);
+}
+
+TEST_CASE("VMRUN sets GIF every time, #VMEXIT clears it") {
+  Guest guest;
+  for (int round = 0; round < 2; ++round) {
+    guest.enter();
+    CHECK(guest.cpu.gif());
+    guest.execute(ActionKind::vmmcall);
+    CHECK_FALSE(guest.cpu.gif());
+  }
+}
+
+TEST_CASE("VMRUN forces CPL 0 in real mode and CPL 3 in virtual-8086 mode") {
+  Guest real;
+  real.vmcb.save.efer = efer::svme;
+  real.vmcb.save.cr0 = 0;
+  real.vmcb.save.cpl = 3;
+  real.enter();
+  CHECK(real.cpu.cpl() == 0);
+
+  Guest v86;
+  v86.vmcb.save.efer = efer::svme;
+  v86.vmcb.save.rflags |= rflags::virtual_8086;
+  v86.enter();
+  CHECK(v86.cpu.cpl() == 3);
 }

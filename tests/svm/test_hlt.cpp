@@ -111,6 +111,14 @@ TEST_CASE("V_NMI counts only with V_NMI_ENABLE; V_IRQ does not count under AVIC"
   }
 }
 
+TEST_CASE("the pending decision itself looks at V_NMI_ENABLE") {
+  for (const IdleHltPending pending : all_knobs) {
+    const Knobs knobs = with_pending(pending);
+    CHECK_FALSE(virtual_interrupt_pending({int_ctl::v_nmi, 0, -1, 0}, knobs));
+    CHECK(virtual_interrupt_pending({int_ctl::v_nmi | int_ctl::v_nmi_enable, 0, -1, 0}, knobs));
+  }
+}
+
 TEST_CASE("without the CPUID feature the idle-HLT bit does nothing") {
   IdleGuest guest(IdleHltPending::priority, all_but_avic().without(Feature::idle_hlt));
   CHECK_FALSE(idle_exit(guest));

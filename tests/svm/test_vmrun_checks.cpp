@@ -287,6 +287,10 @@ TEST_CASE("what the manual calls legal, unusual as it is, runs") {
     s.vmcb.control.nested_cr3 = ~std::uint64_t{0};
     s.vmcb.save.g_pat = ~std::uint64_t{0};
   });
+  check_legal("NP_ENABLE without the feature is a reserved bit", [](Setup& s) {
+    s.features.set(Feature::np, false);
+    s.vmcb.control.nested_cr3 = ~std::uint64_t{0};
+  });
   check_legal("every memory type of PAT", [](Setup& s) { s.vmcb.save.g_pat = 0x0706'0504'0100'0607; });
   check_legal("CET", [](Setup& s) {
     s.vmcb.save.cr4 |= cr4::cet;
