@@ -9,8 +9,9 @@ constexpr std::int64_t largest_cost = 1000000000;
 
 Binding<Costs> cost(const char* name, std::uint32_t Costs::*field, const char* doc,
                     std::int64_t minimum = 0) {
-  auto binding = bindings::number<Costs>(std::string("host.cost.") + name, field, minimum, largest_cost,
-                                         "cycles", doc, "");
+  auto binding =
+      bindings::number<Costs>(std::string("host.cost.") + name, field, minimum, largest_cost, "cycles", doc,
+                              "measurements section 3; the number's own source stands in the profile");
   binding.declaration.fallback.reset();
   binding.declaration.default_note = "from the profile, with its source";
   return binding;

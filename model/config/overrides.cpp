@@ -126,8 +126,19 @@ void split(RawList& vms, std::size_t index, const std::vector<std::string>& name
   vms.insert(at, copies.begin(), copies.end());
 }
 
-void set_in_vms(RawValue& root, const Path& path, const std::string& key, const RawValue& value,
-                Problems& problems) {
+/// One `--set`, parsed.
+struct Override {
+  std::string key;
+  Path path;
+  RawValue value;
+};
+
+enum class Pass : std::uint8_t { general, single_vms };
+
+/// True when done; false in the general pass for an override of one VM out of a table with a count, which has
+/// to wait until all tables have their final count and name.
+bool set_in_vms(RawValue& root, const Override& override_, Pass pass, Problems& problems) {
+  const auto& [key, path, value] = override_;
   RawValue* vms = root.find("vm");
   if (vms == nullptr) {
     RawValue list = make(RawList{make(RawTable{})});
@@ -135,10 +146,10 @@ void set_in_vms(RawValue& root, const Path& path, const std::string& key, const 
     vms = &root.table()->back().second;
   }
   RawList* list = vms->list();
-  if (list == nullptr) return;  // reported when the scenario is read
+  if (list == nullptr) return true;  // reported when the scenario is read
   const bool tables =
       std::all_of(list->begin(), list->end(), [](const RawValue& vm) { return vm.table() != nullptr; });
-  if (!tables) return;
+  if (!tables) return true;
 
   const auto names = vm_names(*vms);
   std::vector<std::string> known;
@@ -148,23 +159,26 @@ void set_in_vms(RawValue& root, const Path& path, const std::string& key, const 
     const auto* text = own == nullptr ? nullptr : std::get_if<std::string>(&own->value);
     if (text != nullptr && *text == path[1] && path.size() > 2) {
       set_in_table((*list)[i], path, 2, key, value, problems);
-      return;
+      return true;
     }
     const auto one = std::find(names[i].begin(), names[i].end(), path[1]);
     if (one != names[i].end() && path.size() > 2) {
+      if (pass == Pass::general) return false;
       const auto offset = static_cast<std::size_t>(one - names[i].begin());
       if (names[i].size() > 1) split(*list, i, names[i]);
       set_in_table((*list)[i + offset], path, 2, key, value, problems);
-      return;
+      return true;
     }
   }
   if (path.size() > 2 && !is_vm_key(path[1])) {
+    if (pass == Pass::general) return false;
     problems.push_back(
         {set_option, 0, key, fmt::format("there is no VM named {}", path[1]), nearest_name(path[1], known)});
-    return;
+    return true;
   }
   for (RawValue& vm : *list)
     set_in_table(vm, path, 1, key, value, problems);
+  return true;
 }
 
 }  // namespace
@@ -191,22 +205,25 @@ std::vector<std::vector<std::string>> vm_names(const RawValue& vms) {
 }
 
 void apply_overrides(RawValue& root, const std::vector<std::string>& overrides, Problems& problems) {
+  std::vector<Override> single_vms;
   for (const std::string& text : overrides) {
     const auto equals = text.find('=');
-    const std::string key = trimmed(text.substr(0, equals));
-    const Path path = parse_key(key);
-    if (equals == std::string::npos || path.empty()) {
+    Override parsed;
+    parsed.key = trimmed(text.substr(0, equals));
+    parsed.path = parse_key(parsed.key);
+    if (equals == std::string::npos || parsed.path.empty()) {
       problems.push_back({set_option, 0, "", fmt::format("\"{}\" is not key=value", text), ""});
       continue;
     }
-    RawValue value;
-    if (!parse_value(trimmed(text.substr(equals + 1)), key, value, problems)) continue;
-    if (path.front() == "vm" && path.size() > 1) {
-      set_in_vms(root, path, key, value, problems);
-    } else {
-      set_in_table(root, path, 0, key, value, problems);
+    if (!parse_value(trimmed(text.substr(equals + 1)), parsed.key, parsed.value, problems)) continue;
+    if (parsed.path.front() != "vm" || parsed.path.size() == 1) {
+      set_in_table(root, parsed.path, 0, parsed.key, parsed.value, problems);
+    } else if (!set_in_vms(root, parsed, Pass::general, problems)) {
+      single_vms.push_back(std::move(parsed));
     }
   }
+  for (const Override& one : single_vms)
+    set_in_vms(root, one, Pass::single_vms, problems);
 }
 
 }  // namespace svmsim::model

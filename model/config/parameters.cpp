@@ -75,7 +75,8 @@ Binding<KvmConfig> shrink_binding() {
 
 Binding<VmDraft> pin_binding() {
   auto binding = declare<VmDraft>("vm.pin", ParameterType::integer_list, "",
-                                  "pCPU of each vCPU; absent or empty = the scheduler decides.", "");
+                                  "pCPU of each vCPU; absent or empty = the scheduler decides.",
+                                  "sched_setaffinity of the vCPU threads");
   binding.declaration.maximum = 1023;
   binding.set = [](VmDraft& vm, const SettingValue& value) {
     vm.pin.clear();
@@ -97,16 +98,18 @@ Binding<VmDraft> apic_binding() {
 }
 
 Binding<VmDraft> name_binding() {
-  auto binding = text<VmDraft>("vm.name", &VmDraft::name,
-                               "Name of the VM; with count > 1 the prefix of a running number.", "");
+  auto binding =
+      text<VmDraft>("vm.name", &VmDraft::name,
+                    "Name of the VM; with count > 1 the prefix of a running number.", "choice of the user");
   binding.declaration.default_note = "vm0, vm1, ... in the order of the tables";
   return binding;
 }
 
 Binding<VmDraft> kind_binding() {
-  auto binding = declare<VmDraft>(
-      "vm.workload.kind", ParameterType::text, "",
-      "Built-in program, or path of a program file; the program's own keys stand beside it.", "");
+  auto binding =
+      declare<VmDraft>("vm.workload.kind", ParameterType::text, "",
+                       "Built-in program, or path of a program file; the program's own keys stand beside it.",
+                       "workloads/programs");
   binding.declaration.default_note = "required, unless trace is given";
   binding.set = [](VmDraft& vm, const SettingValue& value) {
     vm.workload.kind = std::get<std::string>(value);
@@ -119,8 +122,10 @@ Binding<VmDraft> kind_binding() {
 }
 
 Binding<VmDraft> trace_binding() {
-  auto binding = declare<VmDraft>("vm.workload.trace", ParameterType::text, "",
-                                  "Path of an imported workload to replay, instead of kind.", "");
+  auto binding =
+      declare<VmDraft>("vm.workload.trace", ParameterType::text, "",
+                       "Path of an imported workload to replay, instead of kind.", "svmsim import");
+  binding.declaration.default_note = "absent";
   binding.set = [](VmDraft& vm, const SettingValue& value) { vm.trace = std::get<std::string>(value); };
   binding.get = [](const VmDraft& vm) -> std::optional<SettingValue> {
     if (vm.trace.empty()) return std::nullopt;
@@ -130,9 +135,9 @@ Binding<VmDraft> trace_binding() {
 }
 
 Binding<RunConfig> run_duration_binding() {
-  auto binding =
-      declare<RunConfig>("run.duration", ParameterType::duration, "ns",
-                         "Simulated time after which the run ends; absent = until the workload ends.", "");
+  auto binding = declare<RunConfig>(
+      "run.duration", ParameterType::duration, "ns",
+      "Simulated time after which the run ends; absent = until the workload ends.", "choice of the user");
   binding.declaration.minimum = 1;
   binding.declaration.maximum = longest_run_ns;
   binding.declaration.default_note = "absent";
@@ -150,12 +155,14 @@ Binding<RunConfig> run_duration_binding() {
 
 const std::vector<Binding<HostConfig>>& host_parameters() {
   static const std::vector<Binding<HostConfig>> table = [] {
-    auto profile = text<HostConfig>("host.profile", &HostConfig::profile,
-                                    "Cost profile: a built-in name, or the path of a TOML file.", "");
+    auto profile =
+        text<HostConfig>("host.profile", &HostConfig::profile,
+                         "Cost profile: a built-in name, or the path of a TOML file.", "model/profiles");
     profile.declaration.later = {"skylake"};
     return std::vector<Binding<HostConfig>>{
         std::move(profile),
-        number<HostConfig>("host.pcpus", &HostConfig::pcpus, 1, 1024, "", "Physical CPUs of the host.", ""),
+        number<HostConfig>("host.pcpus", &HostConfig::pcpus, 1, 1024, "", "Physical CPUs of the host.",
+                           "choice of the user"),
         choice<HostConfig>("host.kernel", &HostConfig::kernel, kernel_names(),
                            "Host kernel whose KVM code paths, defaults and event order are modelled.",
                            "6.1 and 6.12 are stable kernels, 6.18 stands for mainline of 2025-26"),
@@ -187,16 +194,26 @@ const std::vector<Binding<svm::Knobs>>& knob_parameters() {
                      "Whether the interrupt shadow delays the exit for an intercepted physical interrupt.",
                      "open point 12.6 of the hardware fact sheet: no in KVM's model, yes in Bochs"),
       boolean<Knobs>(
+          "host.knobs.msrpm_at_limit_is_invalid", &Knobs::msrpm_at_limit_is_invalid,
+          "Whether VMRUN fails when the MSR permission map lies exactly at the end of physical memory.",
+          "open point 12.10 of the hardware fact sheet: no by the manual's text, yes in QEMU"),
+      boolean<Knobs>("host.knobs.avic_without_np_is_invalid", &Knobs::avic_without_np_is_invalid,
+                     "Whether VMRUN fails with AVIC but without nested paging.",
+                     "open point 12.11 of the hardware fact sheet"),
+      boolean<Knobs>(
           "host.knobs.host_if_clear_masks_intr_exit", &Knobs::host_if_clear_masks_intr_exit,
           "Whether VMRUN with host RFLAGS.IF = 0 and V_INTR_MASKING masks the exit for a physical interrupt.",
           "open point 12.17 of the hardware fact sheet"),
+      boolean<Knobs>("host.knobs.pause_gap_at_threshold_reloads", &Knobs::pause_gap_at_threshold_reloads,
+                     "Whether a gap of exactly the PAUSE filter threshold reloads the filter count.",
+                     "open point 12.18 of the hardware fact sheet"),
   };
   return table;
 }
 
 const std::vector<Binding<CState>>& cstate_parameters() {
   static const std::vector<Binding<CState>> table{
-      text<CState>("host.cstate.name", &CState::name, "Name of the idle state (\"C1\").", ""),
+      text<CState>("host.cstate.name", &CState::name, "Name of the idle state (\"C1\").", "drivers/cpuidle"),
       duration<CState>("host.cstate.latency", &CState::latency_ns, 0, longest_latency_ns,
                        "Exit latency that firmware declares.", "ACPI _CST"),
       duration<CState>("host.cstate.residency", &CState::residency_ns, 0, longest_latency_ns,
@@ -231,7 +248,7 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
   static const std::vector<Binding<VmDraft>> table{
       name_binding(),
       number<VmDraft>("vm.count", &VmDraft::count, 1, 1024, "",
-                      "How many such VMs; they are named by name and number.", ""),
+                      "How many such VMs; they are named by name and number.", "choice of the user"),
       number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
       pin_binding(),
       apic_binding(),
@@ -248,13 +265,13 @@ const std::vector<Binding<RunConfig>>& run_parameters() {
   static const std::vector<Binding<RunConfig>> table{
       run_duration_binding(),
       duration<RunConfig>("run.warmup", &RunConfig::warmup_ns, 0, longest_run_ns,
-                          "Simulated time before statistics start to count.", ""),
+                          "Simulated time before statistics start to count.", "choice of the user"),
       number<RunConfig>("run.seed", &RunConfig::seed, 0, std::numeric_limits<std::int64_t>::max(), "",
-                        "Seed of every random stream.", ""),
+                        "Seed of every random stream.", "choice of the user"),
       boolean<RunConfig>("run.run_ahead", &RunConfig::run_ahead,
                          "Let a CPU run ahead of the simulation kernel where that cannot change a result; "
                          "off is slower and equal.",
-                         ""),
+                         "the simulator's timing rule"),
   };
   return table;
 }

@@ -171,18 +171,21 @@ RawValue read_json(std::string_view text, const std::string& source, std::vector
 
 std::string read_text_file(const std::string& file, const Problem& where, std::vector<Problem>& problems) {
   Problem problem = where;
+  // Named by a key, the file is in the message; given by itself, it is the source.
+  if (problem.path.empty()) problem.source = file;
+  const std::string name = problem.path.empty() ? "the file" : "the file " + file;
   std::error_code error;
   const auto status = std::filesystem::status(file, error);
   if (!std::filesystem::exists(status)) {
-    problem.message = fmt::format("the file {} does not exist", file);
+    problem.message = name + " does not exist";
   } else if (std::filesystem::is_directory(status)) {
-    problem.message = fmt::format("{} is a directory, not a file", file);
+    problem.message = name + " is a directory";
   } else {
     std::ifstream stream(file, std::ios::binary);
     std::ostringstream text;
     text << stream.rdbuf();
     if (stream.is_open() && !stream.bad()) return std::move(text).str();
-    problem.message = fmt::format("the file {} cannot be read", file);
+    problem.message = name + " cannot be read";
   }
   problems.push_back(std::move(problem));
   return {};

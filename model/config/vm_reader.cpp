@@ -52,16 +52,15 @@ void read_program_keys(const RawTable& table, const std::string& path, workloads
 
 /// Where a problem of the program's check belongs: at the key it names, or at the workload.
 void place(Problem problem, const RawValue& workload, const std::string& path, Problems& problems) {
-  const std::string prefix = path + ".";
-  const std::string key =
-      problem.path.rfind(prefix, 0) == 0 ? problem.path.substr(prefix.size()) : problem.path;
-  const RawValue* value = workload.find(key);
-  if (value == nullptr) value = workload.find("kind");
-  if (problem.source.empty() && value != nullptr) {
+  if (problem.source.empty()) {  // with a source it lies in a program file
+    const std::string prefix = path + ".";
+    if (problem.path.empty()) problem.path = "kind";
+    if (problem.path.rfind(prefix, 0) != 0) problem.path = prefix + problem.path;
+    const RawValue* value = workload.find(problem.path.substr(prefix.size()));
+    if (value == nullptr) value = workload.find("kind");
     problem.source = value->source;
     problem.line = value->line;
   }
-  if (problem.path.empty()) problem.path = path + ".kind";
   problems.push_back(std::move(problem));
 }
 
