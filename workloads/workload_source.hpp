@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,15 @@ class WorkloadSource {
     (void)exit_code;
     (void)tsc;
   }
+
+  /// Replays only: whether causes from outside the guest (below) may be due; constant.
+  [[nodiscard]] virtual bool has_external_causes() const { return false; }
+  /// Takes a physical interrupt that is due before the current action: the host's affair, it ends guest mode.
+  virtual bool take_host_interrupt() { return false; }
+  /// Takes a virtual interrupt of unknown sender that is due before the current action.
+  virtual std::optional<std::uint8_t> take_external_interrupt() { return std::nullopt; }
+  /// Replays only: the recording begins inside the exit of the first action, so that its kvm_exit is not to be seen.
+  [[nodiscard]] virtual bool begins_inside_exit() const { return false; }
 
   /// Figures of this vCPU so far; reading has no side effects.
   [[nodiscard]] virtual Metrics metrics() const = 0;
