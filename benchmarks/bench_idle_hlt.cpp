@@ -1,4 +1,5 @@
-// Simulated exits per second of the founding experiment, whole machine: SystemC, run loop, LAPIC, GuestCpu, harness.
+// Simulated exits per second of the founding experiment, whole machine: SystemC, run loop, LAPIC, GuestCpu,
+// harness.
 
 #include <string>
 
@@ -14,16 +15,19 @@ using svmsim::model::RunResult;
 using svmsim::model::ScenarioSource;
 using svmsim::model::Simulation;
 
-constexpr char scenario_text[] = R"({"host": {"kernel": "6.1"}, "vm": [{"workload": {"kind": "idle_hlt_test"}}]})";
+constexpr char scenario_text[] =
+    R"({"host": {"kernel": "6.1"}, "vm": [{"workload": {"kind": "idle_hlt_test"}}]})";
 
 std::uint64_t total_exits(const RunResult& result) {
   std::uint64_t exits = 0;
-  for (const auto& vcpu : result.vcpus) exits += vcpu.stats.exits;
+  for (const auto& vcpu : result.vcpus)
+    exits += vcpu.stats.exits;
   return exits;
 }
 
 void idle_hlt_test(benchmark::State& state, const std::string& idle_hlt) {
-  const auto scenario = load_scenario(ScenarioSource::from_json(scenario_text, "."), {"kvm.idle_hlt=" + idle_hlt});
+  const auto scenario =
+      load_scenario(ScenarioSource::from_json(scenario_text, "."), {"kvm.idle_hlt=" + idle_hlt});
   std::uint64_t exits = 0;
   for (auto _ : state) {
     Simulation simulation(scenario);

@@ -13,8 +13,8 @@ struct EmulatedCpuid {
   bool found = false;  ///< whether user space gave KVM an entry for the leaf
 };
 
-/// The CPUID of a guest with x2APIC and KVM's signature leaf. Only leaves that a modelled guest can depend on have values;
-/// all others read zero and count as not found.
+/// The CPUID of a guest with x2APIC and KVM's signature leaf. Only leaves that a modelled guest can depend on
+/// have values; all others read zero and count as not found.
 [[nodiscard]] constexpr EmulatedCpuid emulated_cpuid(std::uint32_t leaf, std::uint32_t subleaf,
                                                      std::uint32_t apic_id) noexcept {
   switch (leaf) {

@@ -8,8 +8,8 @@
 
 namespace svmsim::model {
 
-/// Collects the events of all pCPUs and hands them to the sinks in (time, rank, sequence) order, although CPUs run ahead
-/// of each other. Costs one test per trace point while no sink is attached.
+/// Collects the events of all pCPUs and hands them to the sinks in (time, rank, sequence) order, although
+/// CPUs run ahead of each other. Costs one test per trace point while no sink is attached.
 class EventHub {
  public:
   EventHub(unsigned cpus, const std::vector<workloads::EventKind>& recorded);

@@ -17,11 +17,17 @@ void HostScheduler::wake(HostThread& thread, PhysicalCpu* waker, std::uint64_t n
   if (waker == nullptr) return;  // before time starts: every pCPU looks at its queue by itself
   if (waker->events().active()) {
     const auto kind = workloads::EventKind::sched_waking;
-    waker->events().push({now, kind, 0, static_cast<std::int32_t>(waker->index()), waker->current_tid(), -1,
+    waker->events().push({now,
+                          kind,
+                          0,
+                          static_cast<std::int32_t>(waker->index()),
+                          waker->current_tid(),
+                          -1,
                           {static_cast<std::uint64_t>(thread.tid), 120, thread.cpu_index}});
   }
   waker->charge(wakeup_cycles_);
-  if (!queue.busy && waker->index() != thread.cpu_index) fabric->send(thread.cpu_index, ArrivalKind::reschedule, waker->local());
+  if (!queue.busy && waker->index() != thread.cpu_index)
+    fabric->send(thread.cpu_index, ArrivalKind::reschedule, waker->local());
 }
 
 HostThread* HostScheduler::pick(unsigned cpu) {
@@ -34,7 +40,9 @@ HostThread* HostScheduler::pick(unsigned cpu) {
   return next;
 }
 
-void HostScheduler::requeue(HostThread& thread) { queues_[thread.cpu_index].waiting.push_back(&thread); }
+void HostScheduler::requeue(HostThread& thread) {
+  queues_[thread.cpu_index].waiting.push_back(&thread);
+}
 
 void HostScheduler::tick(unsigned cpu) {
   RunQueue& queue = queues_[cpu];

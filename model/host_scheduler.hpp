@@ -2,17 +2,17 @@
 
 #include <cstdint>
 #include <deque>
-#include <vector>
-
 #include <systemc>
+#include <vector>
 
 #include "model/interfaces.hpp"
 
 namespace svmsim::model {
 
-/// Host scheduler of pinned threads: one first-in-first-out queue per pCPU, and round robin at the tick when more than one
-/// thread is runnable. Stands for CFS and EEVDF where one thread is runnable per pCPU; leaves out weights, vruntime,
-/// wake-up preemption and migration (kvm-software.md 10), which implement the same interface later.
+/// Host scheduler of pinned threads: one first-in-first-out queue per pCPU, and round robin at the tick when
+/// more than one thread is runnable. Stands for CFS and EEVDF where one thread is runnable per pCPU; leaves
+/// out weights, vruntime, wake-up preemption and migration (kvm-software.md 10), which implement the same
+/// interface later.
 class HostScheduler : public sc_core::sc_module, public HostSchedulerInterface {
  public:
   HostScheduler(const sc_core::sc_module_name& name, unsigned pcpus, std::uint64_t wakeup_cycles);

@@ -50,6 +50,7 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
 
 // vcpu_enter_guest.
 void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.external_causes) take_external_interrupts(vcpu);
   if ((vcpu.requests & request::event) != 0) {
     vcpu.requests &= ~request::event;
     ++vcpu.stats.req_event;
@@ -112,21 +113,28 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
 }
 
 void Hypervisor::trace_entry(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.before_recording) return;
   const svm::VmcbControl& control = vcpu.vmcb.control;
   vcpu.exits.entry(cpu.local());
   if (vcpu.wake_cause_cycles != 0) {
     vcpu.wakeup_latency.record(cpu.local() - (vcpu.wake_cause_cycles - 1));
     vcpu.wake_cause_cycles = 0;
   }
+  const bool injects = (control.event_inj & svm::event_inj::valid) != 0;
   trace(cpu, vcpu, EventKind::kvm_entry, vcpu.vmcb.save.rip,
-        control.event_inj | std::uint64_t{control.event_inj_err} << 32, 0);
+        injects ? control.event_inj | std::uint64_t{control.event_inj_err} << 32 : 0, 0);
 }
 
 void Hypervisor::trace_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.before_recording) {
+    vcpu.before_recording = false;
+    return;
+  }
   const svm::VmcbControl& control = vcpu.vmcb.control;
   vcpu.exits.exit(control.exit_code, cpu.local());
   trace(cpu, vcpu, EventKind::kvm_exit, control.exit_code, vcpu.vmcb.save.rip, control.exit_info_1,
-        control.exit_info_2, control.exit_int_info | std::uint64_t{control.exit_int_info_err} << 32, vcpu.requests);
+        control.exit_info_2, control.exit_int_info | std::uint64_t{control.exit_int_info_err} << 32,
+        vcpu.requests);
 }
 
 void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vector) {
@@ -138,6 +146,24 @@ void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vecto
     vcpu.ipi_sent_cycles[vector] = 0;
   }
   vcpu.source->interrupt(vector, cpu.local());
+}
+
+// A device or timer of the recording: its interrupt reaches the local APIC as if another context had
+// delivered it.
+void Hypervisor::take_external_interrupts(Vcpu& vcpu) {
+  while (const auto vector = vcpu.source->take_external_interrupt()) {
+    vcpu.apic().accept(*vector, false);
+    vcpu.requests |= request::event;
+  }
+}
+
+// In guest mode a recorded cause ends it: a host interrupt by itself, a virtual interrupt by the kick that
+// follows it.
+bool Hypervisor::external_cause(Vcpu& vcpu) {
+  const bool host = vcpu.source->take_host_interrupt();
+  const std::uint32_t before = vcpu.requests;
+  take_external_interrupts(vcpu);
+  return host || vcpu.requests != before;
 }
 
 void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -157,10 +183,11 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
       end_vcpu(vcpu, cpu);
       return;
     }
-    if (physical || guest.event_possible()) {
+    const bool recorded = vcpu.external_causes && external_cause(vcpu);
+    if (physical || recorded || guest.event_possible()) {
       const bool was_halted = guest.halted();
       svm::PhysicalEvents events;
-      events.intr = physical;
+      events.intr = physical || recorded;
       step = guest.boundary(events, vcpu.environment);
       if (step.kind != StepKind::none && was_halted) {
         cpu.guest_charge(cpu.local() == halt_began ? cost_.t_halt_abort : cost_.t_halt_wake);
@@ -214,7 +241,8 @@ void Hypervisor::resume_suspended(Vcpu& vcpu) {
 svm::Step Hypervisor::execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action) {
   if (vcpu.compute_left == 0) vcpu.compute_left = action.cycles;
   if (vcpu.guest.interrupt_shadow() && vcpu.compute_left > 1) {
-    // Its first instruction ends the shadow of an STI before it; what waits for that comes then, not after the rest.
+    // Its first instruction ends the shadow of an STI before it; what waits for that comes then, not after
+    // the rest.
     vcpu.guest.end_shadow();
     vcpu.compute_left -= 1;
     cpu.guest_charge(1);

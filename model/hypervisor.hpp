@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-
 #include <systemc>
 
 #include "apic/local_apic.hpp"
@@ -16,13 +15,15 @@
 namespace svmsim::model {
 
 /// KVM on SVM: the vCPU run loop, event injection, exit handlers, halting and waking, interrupt delivery
-/// (arch/x86/kvm/x86.c, svm/svm.c, lapic.c; kvm-software.md section 1), in the code paths of the scenario's kernel.
-/// Leaves out what this version does not model: NMI and SMI injection, INIT/SIPI, timers, AVIC, nesting, MMU details.
+/// (arch/x86/kvm/x86.c, svm/svm.c, lapic.c; kvm-software.md section 1), in the code paths of the scenario's
+/// kernel. Leaves out what this version does not model: NMI and SMI injection, INIT/SIPI, timers, AVIC,
+/// nesting, MMU details.
 ///
 /// Functions carry the kernel's names where they do what the kernel's function does.
 class Hypervisor : public sc_core::sc_module {
  public:
-  Hypervisor(const sc_core::sc_module_name& name, const HostConfig& host, const KvmConfig& kvm, EventHub& events);
+  Hypervisor(const sc_core::sc_module_name& name, const HostConfig& host, const KvmConfig& kvm,
+             EventHub& events);
 
   sc_core::sc_port<InterruptFabricInterface> fabric{"fabric"};
   sc_core::sc_port<HostSchedulerInterface> scheduler{"scheduler"};
@@ -53,6 +54,8 @@ class Hypervisor : public sc_core::sc_module {
   void trace_entry(Vcpu& vcpu, PhysicalCpu& cpu);
   void trace_exit(Vcpu& vcpu, PhysicalCpu& cpu);
   void note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vector);
+  static void take_external_interrupts(Vcpu& vcpu);
+  [[nodiscard]] static bool external_cause(Vcpu& vcpu);
   void end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu);
   void end_warmup(Vcpu& vcpu);
 
@@ -100,8 +103,13 @@ class Hypervisor : public sc_core::sc_module {
   template <typename... Fields>
   void trace(PhysicalCpu& cpu, const Vcpu& vcpu, workloads::EventKind kind, Fields... fields) {
     if (events_.active()) {
-      events_.push({cpu.local(), kind, 0, static_cast<std::int32_t>(cpu.index()), vcpu.tid,
-                    static_cast<std::int32_t>(vcpu.index), {static_cast<std::uint64_t>(fields)...}});
+      events_.push({cpu.local(),
+                    kind,
+                    0,
+                    static_cast<std::int32_t>(cpu.index()),
+                    vcpu.tid,
+                    static_cast<std::int32_t>(vcpu.index),
+                    {static_cast<std::uint64_t>(fields)...}});
     }
     if (events_.recorded(kind)) cpu.charge(cost_.t_trace);
   }

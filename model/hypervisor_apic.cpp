@@ -46,10 +46,11 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
 // kvm_apic_send_ipi. Mainline prints the IPI after its delivery, older kernels before (lab README).
 void Hypervisor::send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command) {
   if (command.delivery != apic::DeliveryMode::fixed && !command.init_deassert()) {
-    throw UserError(Problem{"", 0, sender.vm.name,
-                            fmt::format("vCPU {} sends an IPI of type {} at rip {:#x}, which this version does not model",
-                                        sender.index, delivery_mode_text(command.delivery), sender.vmcb.save.rip),
-                            "Fixed"});
+    throw UserError(
+        Problem{"", 0, sender.vm.name,
+                fmt::format("vCPU {} sends an IPI of type {} at rip {:#x}, which this version does not model",
+                            sender.index, delivery_mode_text(command.delivery), sender.vmcb.save.rip),
+                "Fixed"});
   }
   const bool before = kernel_ < KernelGeneration::v6_18;
   if (before) trace(cpu, sender, EventKind::kvm_apic_ipi, command.low(), command.destination);
@@ -63,7 +64,8 @@ void Hypervisor::send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand
 }
 
 // __apic_accept_irq, svm_deliver_interrupt without AVIC.
-void Hypervisor::deliver_interrupt(Vcpu& sender, PhysicalCpu& cpu, Vcpu& target, const apic::IcrCommand& command) {
+void Hypervisor::deliver_interrupt(Vcpu& sender, PhysicalCpu& cpu, Vcpu& target,
+                                   const apic::IcrCommand& command) {
   cpu.charge(cost_.h_accept_irq);
   trace(cpu, sender, EventKind::kvm_apic_accept_irq, target.index, static_cast<unsigned>(command.delivery),
         command.level_triggered, command.vector);

@@ -30,7 +30,12 @@ constexpr std::uint64_t enosys = 1000;
 // Ports that KVM's interrupt controllers and timer answer in the kernel (arch/x86/kvm/i8259.c, i8254.c).
 bool in_kernel_port(std::uint32_t port) {
   switch (port) {
-    case 0x20: case 0x21: case 0xa0: case 0xa1: case 0x4d0: case 0x4d1:
+    case 0x20:
+    case 0x21:
+    case 0xa0:
+    case 0xa1:
+    case 0x4d0:
+    case 0x4d1:
       return true;
     default:
       return port >= 0x40 && port <= 0x43;
@@ -60,7 +65,8 @@ Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
     return Fastpath::none;
   }
   const apic::IcrCommand command = apic::IcrCommand::from_x2apic(action.operand[0]);
-  if (command.shorthand != apic::Shorthand::none || command.destination_mode != apic::DestinationMode::physical ||
+  if (command.shorthand != apic::Shorthand::none ||
+      command.destination_mode != apic::DestinationMode::physical ||
       command.delivery != apic::DeliveryMode::fixed || command.destination == apic::x2apic_broadcast) {
     return Fastpath::none;
   }
@@ -96,13 +102,14 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
     default:
       break;
   }
-  if (code >= exit_code::exception(0) && code <= exit_code::exception(31)) return handle_exception(vcpu, cpu, code);
+  if (code >= exit_code::exception(0) && code <= exit_code::exception(31))
+    return handle_exception(vcpu, cpu, code);
   if (code == exit_code::invalid) {
-    throw InternalError(fmt::format("VMRUN of vCPU {} of {} failed its consistency checks at rip {:#x}", vcpu.index,
-                                    vcpu.vm.name, vcpu.vmcb.save.rip));
+    throw InternalError(fmt::format("VMRUN of vCPU {} of {} failed its consistency checks at rip {:#x}",
+                                    vcpu.index, vcpu.vm.name, vcpu.vmcb.save.rip));
   }
-  vcpu.failure = fmt::format("exit {} at rip {:#x} has no handler in this version", svm::exit_name_or_hex(code),
-                             vcpu.vmcb.save.rip);
+  vcpu.failure = fmt::format("exit {} at rip {:#x} has no handler in this version",
+                             svm::exit_name_or_hex(code), vcpu.vmcb.save.rip);
   end_vcpu(vcpu, cpu);
 }
 
@@ -199,8 +206,8 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::GuestAction& action = *vcpu.source->current();
   const auto subleaf = static_cast<std::uint32_t>(action.operand[0]);
   const EmulatedCpuid result = emulated_cpuid(action.number, subleaf, vcpu.index);
-  trace(cpu, vcpu, EventKind::kvm_cpuid, action.number, subleaf, result.eax, result.ebx, result.ecx, result.edx,
-        result.found);
+  trace(cpu, vcpu, EventKind::kvm_cpuid, action.number, subleaf, result.eax, result.ebx, result.ecx,
+        result.edx, result.found);
   skip_instruction(vcpu, cpu, result.eax);
 }
 
@@ -208,8 +215,8 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_vmmcall);
   const svm::GuestAction& action = *vcpu.source->current();
-  trace(cpu, vcpu, EventKind::kvm_hypercall, action.number, action.operand[0], action.operand[1], action.operand[2],
-        action.operand[3]);
+  trace(cpu, vcpu, EventKind::kvm_hypercall, action.number, action.operand[0], action.operand[1],
+        action.operand[2], action.operand[3]);
   ++vcpu.stats.hypercalls;
   skip_instruction(vcpu, cpu, 0 - enosys);
 }

@@ -1,4 +1,5 @@
-// HLT, halt polling, blocking and waking (arch/x86/kvm/x86.c, virt/kvm/kvm_main.c; kvm-software.md 1.6, 1.7, 2).
+// HLT, halt polling, blocking and waking (arch/x86/kvm/x86.c, virt/kvm/kvm_main.c; kvm-software.md 1.6, 1.7,
+// 2).
 
 #include <algorithm>
 
@@ -11,15 +12,17 @@ namespace svmsim::model {
 using workloads::EventKind;
 using workloads::KernelGeneration;
 
-std::uint64_t Hypervisor::to_ns(std::uint64_t cycles) const { return cycles_to_ns(cycles, host_.tsc_hz); }
+std::uint64_t Hypervisor::to_ns(std::uint64_t cycles) const {
+  return cycles_to_ns(cycles, host_.tsc_hz);
+}
 
 // kvm_vcpu_has_events, what this version has of it.
 bool Hypervisor::has_wake_event(Vcpu& vcpu) {
   return vcpu.exception.pending || (interrupt_allowed(vcpu) && vcpu.apic().deliverable() >= 0);
 }
 
-// kvm_emulate_halt. Returns whether the vCPU is still runnable: since 6.12 it stays so when a wake event is pending
-// already; 6.1 halts it always and lets vcpu_block find out.
+// kvm_emulate_halt. Returns whether the vCPU is still runnable: since 6.12 it stays so when a wake event is
+// pending already; 6.1 halts it always and lets vcpu_block find out.
 bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_hlt);
   skip_instruction(vcpu, cpu, 0);
@@ -64,7 +67,8 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
 bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
   const std::uint64_t step = std::max<std::uint64_t>(cost_.poll_step, 1);
   const std::uint64_t start = vcpu.halt.start_cycles;
-  const std::uint64_t stop = start + ns_to_cycles(vcpu.halt.plan.stop_ns - vcpu.halt.plan.start_ns, host_.tsc_hz);
+  const std::uint64_t stop =
+      start + ns_to_cycles(vcpu.halt.plan.stop_ns - vcpu.halt.plan.start_ns, host_.tsc_hz);
   cpu.account(CpuTime::poll);
   vcpu.polling = true;
   bool woken = false;
@@ -127,7 +131,8 @@ void Hypervisor::finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited) {
     stats.halt_wait_hist.add(outcome.wait_ns);
   }
   if (outcome.window_event) {
-    trace(cpu, vcpu, EventKind::kvm_halt_poll_ns, outcome.window_grow, outcome.window_new_ns, outcome.window_old_ns);
+    trace(cpu, vcpu, EventKind::kvm_halt_poll_ns, outcome.window_grow, outcome.window_new_ns,
+          outcome.window_old_ns);
   }
   trace(cpu, vcpu, EventKind::kvm_vcpu_wakeup, outcome.halt_ns, outcome.waited, 1);
   vcpu.mp_state = MpState::runnable;

@@ -11,7 +11,9 @@ using workloads::EventKind;
 
 namespace {
 
-std::uint32_t injection(std::uint32_t type, std::uint8_t vector) { return svm::event_inj::event(type, vector); }
+std::uint32_t injection(std::uint32_t type, std::uint8_t vector) {
+  return svm::event_inj::event(type, vector);
+}
 
 }  // namespace
 
@@ -104,7 +106,8 @@ void Hypervisor::complete_interrupts(Vcpu& vcpu) {
   }
 }
 
-// svm_enable_irq_window, svm_set_vintr: a dummy V_IRQ of the highest priority whose intercept opens the window.
+// svm_enable_irq_window, svm_set_vintr: a dummy V_IRQ of the highest priority whose intercept opens the
+// window.
 void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_irq_window);
   svm::VmcbControl& control = vcpu.vmcb.control;

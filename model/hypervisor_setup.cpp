@@ -1,4 +1,5 @@
-// The state of a vCPU and a VM after their creation (arch/x86/kvm/svm/svm.c, init_vmcb; kvm-software.md 1.6, 6.6).
+// The state of a vCPU and a VM after their creation (arch/x86/kvm/svm/svm.c, init_vmcb;
+// kvm-software.md 1.6, 6.6).
 
 #include <algorithm>
 
@@ -26,7 +27,8 @@ void flat_segment(svm::VmcbSegment& segment, std::uint16_t selector, std::uint16
 // A flat 64-bit guest, as a unit-test kernel leaves it.
 void set_guest_state(svm::VmcbSave& save, const workloads::InitialState& initial) {
   flat_segment(save.cs, initial.code_selector, 0x29b);
-  for (svm::VmcbSegment* segment : {&save.ds, &save.es, &save.ss, &save.fs, &save.gs}) flat_segment(*segment, 16, 0x293);
+  for (svm::VmcbSegment* segment : {&save.ds, &save.es, &save.ss, &save.fs, &save.gs})
+    flat_segment(*segment, 16, 0x293);
   flat_segment(save.tr, 24, 0x8b);
   save.gdtr.base = initial.gdt_base;
   save.gdtr.limit = 0xffff;
@@ -50,17 +52,43 @@ const std::array<std::uint32_t, 13>& passed_through_msr_list();
 void Hypervisor::create_vcpu(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
   const auto& features = host_.features;
-  for (const Intercept intercept :
-       {Intercept::read_cr0, Intercept::read_cr4, Intercept::write_cr0, Intercept::write_cr4, Intercept::intr,
-        Intercept::nmi, Intercept::smi, Intercept::cr0_sel_write, Intercept::rdpmc, Intercept::cpuid, Intercept::invd,
-        Intercept::invlpga, Intercept::ioio, Intercept::msr, Intercept::task_switch, Intercept::shutdown,
-        Intercept::vmrun, Intercept::vmmcall, Intercept::vmload, Intercept::vmsave, Intercept::stgi, Intercept::clgi,
-        Intercept::skinit, Intercept::wbinvd, Intercept::xsetbv, Intercept::rdpru, Intercept::rsm, Intercept::monitor,
-        Intercept::mwait, svm::exception_intercept(1), svm::exception_intercept(6), svm::exception_intercept(17),
-        svm::exception_intercept(18)}) {
+  for (const Intercept intercept : {Intercept::read_cr0,
+                                    Intercept::read_cr4,
+                                    Intercept::write_cr0,
+                                    Intercept::write_cr4,
+                                    Intercept::intr,
+                                    Intercept::nmi,
+                                    Intercept::smi,
+                                    Intercept::cr0_sel_write,
+                                    Intercept::rdpmc,
+                                    Intercept::cpuid,
+                                    Intercept::invd,
+                                    Intercept::invlpga,
+                                    Intercept::ioio,
+                                    Intercept::msr,
+                                    Intercept::task_switch,
+                                    Intercept::shutdown,
+                                    Intercept::vmrun,
+                                    Intercept::vmmcall,
+                                    Intercept::vmload,
+                                    Intercept::vmsave,
+                                    Intercept::stgi,
+                                    Intercept::clgi,
+                                    Intercept::skinit,
+                                    Intercept::wbinvd,
+                                    Intercept::xsetbv,
+                                    Intercept::rdpru,
+                                    Intercept::rsm,
+                                    Intercept::monitor,
+                                    Intercept::mwait,
+                                    svm::exception_intercept(1),
+                                    svm::exception_intercept(6),
+                                    svm::exception_intercept(17),
+                                    svm::exception_intercept(18)}) {
     set_intercept(control, intercept, true);
   }
-  // Idle HLT replaces the HLT intercept wherever the CPU has it (6.6); kvm.idle_hlt is the series applied or not.
+  // Idle HLT replaces the HLT intercept wherever the CPU has it (6.6); kvm.idle_hlt is the series applied or
+  // not.
   const bool idle_hlt = kvm_.idle_hlt && features.has(svm::Feature::idle_hlt);
   set_intercept(control, idle_hlt ? Intercept::idle_hlt : Intercept::hlt, true);
   if (features.has(svm::Feature::pause_filter)) {
@@ -88,7 +116,8 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   Vm& vm = vcpu.vm;
   vm.iopm.fill(true);
   vm.msrpm.fill(true);
-  for (const std::uint32_t msr : passed_through_msr_list()) vm.msrpm.set(msr, false, false);
+  for (const std::uint32_t msr : passed_through_msr_list())
+    vm.msrpm.set(msr, false, false);
 }
 
 }  // namespace svmsim::model

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-
 #include <systemc>
 
 namespace svmsim::model {
@@ -26,14 +25,15 @@ class ArrivalInterface : public virtual sc_core::sc_interface {
   virtual void post(const Arrival& arrival) = 0;
 };
 
-/// Carries interrupts between pCPUs. The sender has synchronised and gives its local clock; the effect comes later.
+/// Carries interrupts between pCPUs. The sender has synchronised and gives its local clock; the effect comes
+/// later.
 class InterruptFabricInterface : public virtual sc_core::sc_interface {
  public:
   virtual void send(unsigned to_cpu, ArrivalKind kind, std::uint64_t sent_at) = 0;
 };
 
-/// A schedulable thread of the host. `run` executes it on a pCPU until it blocks, is preempted at a reschedule point,
-/// or ends; its continuation is its own state, never a stack.
+/// A schedulable thread of the host. `run` executes it on a pCPU until it blocks, is preempted at a
+/// reschedule point, or ends; its continuation is its own state, never a stack.
 class HostThread {
  public:
   enum class State : std::uint8_t { runnable, running, blocked, ended };

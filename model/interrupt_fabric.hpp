@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <systemc>
 
 #include "model/interfaces.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <systemc>
 
 #include "apic/local_apic.hpp"
@@ -18,7 +17,8 @@ class LocalApicInterface : public virtual sc_core::sc_interface {
 /// The emulated local APIC of one vCPU: the plain LocalApic behind an export.
 class LocalApicUnit : public sc_core::sc_module, public LocalApicInterface {
  public:
-  LocalApicUnit(const sc_core::sc_module_name& name, std::uint32_t apic_id) : sc_core::sc_module(name), apic_(apic_id) {
+  LocalApicUnit(const sc_core::sc_module_name& name, std::uint32_t apic_id)
+      : sc_core::sc_module(name), apic_(apic_id) {
     entry.bind(*this);
   }
 

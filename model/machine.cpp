@@ -24,13 +24,15 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
   settings.reaction_cycles = std::max<std::uint64_t>(host.cost.t_ipi_hw, 1);
   settings.end_cycles = end_cycles;
   // The shallowest state of the list until the governors are modelled.
-  settings.idle_wake_cycles = host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);
+  settings.idle_wake_cycles =
+      host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);
   return settings;
 }
 
 }  // namespace
 
-Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, const SourceFactory& make_source)
+Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
+                 const SourceFactory& make_source)
     : sc_core::sc_module(name),
       events_(scenario.host.pcpus, scenario.host.tracepoints),
       end_cycles_(end_of_run(scenario)),
@@ -42,8 +44,8 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, 
   hypervisor_.scheduler.bind(scheduler_.entry);
   hypervisor_.set_warmup(ns_to_cycles(scenario.run.warmup_ns, scenario.host.tsc_hz));
   for (unsigned i = 0; i < scenario.host.pcpus; ++i) {
-    auto cpu = std::make_unique<PhysicalCpu>(fmt::format("cpu{}", i).c_str(), cpu_settings(scenario, i, end_cycles_),
-                                             scenario.host.cost, events_);
+    auto cpu = std::make_unique<PhysicalCpu>(
+        fmt::format("cpu{}", i).c_str(), cpu_settings(scenario, i, end_cycles_), scenario.host.cost, events_);
     cpu->fabric.bind(fabric_.entry);
     cpu->scheduler.bind(scheduler_.entry);
     fabric_.cpus.bind(cpu->arrivals);
@@ -59,9 +61,9 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, 
     std::iota(ids.begin(), ids.end(), 0U);
     vm->apics = apic::DestinationMap(std::move(ids));
     for (unsigned i = 0; i < config.vcpus; ++i) {
-      auto vcpu = std::make_unique<Vcpu>(fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features,
-                                         scenario.host.knobs, make_source(config, static_cast<unsigned>(v), i),
-                                         hypervisor_);
+      auto vcpu = std::make_unique<Vcpu>(fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i,
+                                         scenario.host.features, scenario.host.knobs,
+                                         make_source(config, static_cast<unsigned>(v), i), hypervisor_);
       vcpu->tid = first_tid + static_cast<std::int32_t>(vcpus_.size());
       vcpu->comm = fmt::format("CPU {}/KVM", i);
       vcpu->cpu_index = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
@@ -75,7 +77,8 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario, 
 }
 
 void Machine::start() {
-  for (const auto& vcpu : vcpus_) scheduler_.wake(*vcpu, nullptr, 0);
+  for (const auto& vcpu : vcpus_)
+    scheduler_.wake(*vcpu, nullptr, 0);
 }
 
 }  // namespace svmsim::model

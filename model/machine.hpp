@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
-
 #include <systemc>
+#include <vector>
 
 #include "model/config/scenario.hpp"
 #include "model/event_hub.hpp"
@@ -19,8 +18,8 @@
 
 namespace svmsim::model {
 
-/// The host and its guests: builds every module of a scenario and binds them. Names go by index: machine.cpu0,
-/// machine.vm0_vcpu0.
+/// The host and its guests: builds every module of a scenario and binds them. Names go by index:
+/// machine.cpu0, machine.vm0_vcpu0.
 class Machine : public sc_core::sc_module {
  public:
   Machine(const sc_core::sc_module_name& name, const Scenario& scenario, const SourceFactory& make_source);

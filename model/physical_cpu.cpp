@@ -19,9 +19,12 @@ std::uint64_t switch_state(const HostThread* thread) {
   constexpr std::uint64_t preempted = 'R' | '+' << 8;
   if (thread == nullptr) return running;  // the idle task
   switch (thread->state) {
-    case HostThread::State::blocked: return 'S';
-    case HostThread::State::ended: return 'X';
-    default: return preempted;
+    case HostThread::State::blocked:
+      return 'S';
+    case HostThread::State::ended:
+      return 'X';
+    default:
+      return preempted;
   }
 }
 
@@ -29,7 +32,11 @@ std::uint64_t switch_state(const HostThread* thread) {
 
 PhysicalCpu::PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs,
                          EventHub& events)
-    : sc_core::sc_module(name), settings_(settings), costs_(costs), events_(events), rank_(settings.index + 1) {
+    : sc_core::sc_module(name),
+      settings_(settings),
+      costs_(costs),
+      events_(events),
+      rank_(settings.index + 1) {
   arrivals.bind(*this);
   SC_THREAD(main);
 }
@@ -106,17 +113,32 @@ void PhysicalCpu::emit_switch(const HostThread* next) {
   const auto cpu = static_cast<std::int32_t>(settings_.index);
   const std::int32_t next_tid = next != nullptr ? next->tid : 0;
   if (next != nullptr && next->was_woken) {
-    events_.push({local_, workloads::EventKind::sched_wakeup, 0, cpu, current_tid(), -1,
+    events_.push({local_,
+                  workloads::EventKind::sched_wakeup,
+                  0,
+                  cpu,
+                  current_tid(),
+                  -1,
                   {static_cast<std::uint64_t>(next_tid), default_prio, settings_.index}});
   }
-  events_.push({local_, workloads::EventKind::sched_switch, 0, cpu, current_tid(), -1,
+  events_.push({local_,
+                workloads::EventKind::sched_switch,
+                0,
+                cpu,
+                current_tid(),
+                -1,
                 {static_cast<std::uint64_t>(current_tid()), default_prio, switch_state(current_),
                  static_cast<std::uint64_t>(next_tid), default_prio}});
 }
 
 void PhysicalCpu::emit_idle(std::uint64_t state) {
   if (!events_.active()) return;
-  events_.push({local_, workloads::EventKind::cpu_idle, 0, static_cast<std::int32_t>(settings_.index), 0, -1,
+  events_.push({local_,
+                workloads::EventKind::cpu_idle,
+                0,
+                static_cast<std::int32_t>(settings_.index),
+                0,
+                -1,
                 {state, settings_.index}});
 }
 
@@ -133,10 +155,12 @@ void PhysicalCpu::post(const Arrival& arrival) {
 }
 
 void PhysicalCpu::after_wait() {
-  // A notification that nobody waits for would only make other CPUs look busy; the inbox keeps what it stood for.
+  // A notification that nobody waits for would only make other CPUs look busy; the inbox keeps what it stood
+  // for.
   arrival_event_.cancel();
   others_ = settings_.run_ahead ? earliest_pending() : 0;
-  const std::uint64_t reach = others_ == never ? never_cycles : cycles_of(others_) + settings_.reaction_cycles;
+  const std::uint64_t reach =
+      others_ == never ? never_cycles : cycles_of(others_) + settings_.reaction_cycles;
   horizon_ = std::min({next_own(), reach, settings_.end_cycles});
 }
 
@@ -225,7 +249,8 @@ void PhysicalCpu::poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& ev
   after_wait();
 }
 
-std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> PhysicalCpu::spent(std::uint64_t until) const {
+std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> PhysicalCpu::spent(
+    std::uint64_t until) const {
   auto result = spent_;
   if (until > accounted_) result[static_cast<std::size_t>(use_)] += until - accounted_;
   return result;

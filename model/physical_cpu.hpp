@@ -1,13 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <algorithm>
 #include <exception>
+#include <systemc>
 #include <utility>
 #include <vector>
-
-#include <systemc>
 
 #include "model/config/cost_profile.hpp"
 #include "model/event_hub.hpp"
@@ -21,9 +20,10 @@ enum class CpuTime : std::uint8_t { guest, host, poll, idle, count };
 
 /// A physical CPU: its clock, the interrupts that reach it, its tick, and the loop that runs host threads.
 ///
-/// The clock runs ahead of the SystemC kernel where that cannot change a result (design.md section 2): private work is
-/// only added to `local`; whoever reads or writes shared state first calls synchronise(). In guest mode interrupts are
-/// seen at the cycle they arrive; in the host they are pended until interrupts are enabled (take_interrupts).
+/// The clock runs ahead of the SystemC kernel where that cannot change a result (design.md section 2):
+/// private work is only added to `local`; whoever reads or writes shared state first calls synchronise(). In
+/// guest mode interrupts are seen at the cycle they arrive; in the host they are pended until interrupts are
+/// enabled (take_interrupts).
 class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
  public:
   SC_HAS_PROCESS(PhysicalCpu);
@@ -31,13 +31,14 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   struct Settings {
     unsigned index = 0;
     bool run_ahead = true;
-    std::uint64_t tick_period_cycles = 0;       ///< 0 = no tick
-    std::uint64_t reaction_cycles = 1;          ///< L: least latency from another CPU's action to an effect here
-    std::uint64_t end_cycles = never_cycles;    ///< end of the run
-    std::uint64_t idle_wake_cycles = 0;         ///< exit latency of the idle state
+    std::uint64_t tick_period_cycles = 0;  ///< 0 = no tick
+    std::uint64_t reaction_cycles = 1;     ///< L: least latency from another CPU's action to an effect here
+    std::uint64_t end_cycles = never_cycles;  ///< end of the run
+    std::uint64_t idle_wake_cycles = 0;       ///< exit latency of the idle state
   };
 
-  PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs, EventHub& events);
+  PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs,
+              EventHub& events);
 
   sc_core::sc_export<ArrivalInterface> arrivals{"arrivals"};
   sc_core::sc_port<InterruptFabricInterface> fabric{"fabric"};
@@ -53,7 +54,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     if (!settings_.run_ahead) wait_until(moment(local_, rank_));
   }
 
-  /// To be called before shared state is read or written: afterwards every other CPU has acted up to our local clock.
+  /// To be called before shared state is read or written: afterwards every other CPU has acted up to our
+  /// local clock.
   void synchronise() {
     if (moment(local_, rank_) > others_) wait_until(moment(local_, rank_));
   }
@@ -67,7 +69,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Guest mode: an action of that many cycles that is not interruptible.
   void guest_charge(std::uint64_t cycles) { charge(cycles); }
 
-  /// Guest mode: up to `cycles` of interruptible work. Returns what is left when an interrupt (or the end) came first.
+  /// Guest mode: up to `cycles` of interruptible work. Returns what is left when an interrupt (or the end)
+  /// came first.
   [[nodiscard]] std::uint64_t guest_work(std::uint64_t cycles) {
     if (local_ + cycles < horizon_) {
       local_ += cycles;
@@ -83,8 +86,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Returns whether anything was handled.
   bool take_interrupts();
 
-  /// Host, interrupts enabled: waits until `deadline`, `event` or a physical interrupt, whichever is first, and moves the
-  /// local clock there. Used by halt polling.
+  /// Host, interrupts enabled: waits until `deadline`, `event` or a physical interrupt, whichever is first,
+  /// and moves the local clock there. Used by halt polling.
   void poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& event);
 
   /// From now on time goes to `use`.
@@ -95,7 +98,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   }
 
   /// Cycles by use up to now, capped at the end of the run.
-  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent(std::uint64_t until) const;
+  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent(
+      std::uint64_t until) const;
   [[nodiscard]] std::uint64_t context_switches() const noexcept { return context_switches_; }
   /// Cycles spent leaving the idle state before the current thread ran; counted once.
   [[nodiscard]] std::uint64_t take_idle_exit_cycles() noexcept { return std::exchange(last_idle_exit_, 0); }

@@ -5,10 +5,12 @@
 
 #include "svm/user_error.hpp"
 
-// libsystemc brings its own main() and wants this symbol; we never call it. Visible, because a Python extension that
-// links libsystemc fails at import without it.
+// libsystemc brings its own main() and wants this symbol; we never call it. Visible, because a Python
+// extension that links libsystemc fails at import without it.
 extern "C" __attribute__((visibility("default"))) int sc_main(int, char**);
-extern "C" int sc_main(int, char**) { return 0; }
+extern "C" int sc_main(int, char**) {
+  return 0;
+}
 
 namespace svmsim::model {
 

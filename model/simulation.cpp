@@ -7,6 +7,7 @@
 
 #include "model/config/loader.hpp"
 #include "model/machine.hpp"
+#include "model/replay.hpp"
 #include "model/sim_context.hpp"
 #include "model/units.hpp"
 #include "model/version.hpp"
@@ -30,10 +31,6 @@ void check_vcpus(const Scenario& scenario) {
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
-std::unique_ptr<workloads::WorkloadSource> default_source(const VmConfig& vm, unsigned, unsigned vcpu) {
-  return workloads::make_program(vm.workload, vcpu, vm.vcpus);
-}
-
 std::uint64_t statistic(const VcpuStats& stats, const std::string& name) {
   for (const VcpuStatInfo& info : vcpu_stat_table()) {
     if (info.name == name && info.counter != nullptr) return stats.*info.counter;
@@ -46,7 +43,8 @@ void add_metrics(RunResult& result, const Machine& machine, const Scenario& scen
   const bool prefixed = machine.vcpus().size() > 1;
   for (const auto& vcpu : machine.vcpus()) {
     const std::string prefix = prefixed ? fmt::format("{}.{}.", vcpu->vm.name, vcpu->index) : "";
-    for (const auto& [name, value] : vcpu->source->metrics()) result.metrics.emplace_back(prefix + name, value);
+    for (const auto& [name, value] : vcpu->source->metrics())
+      result.metrics.emplace_back(prefix + name, value);
     const std::string& kind = scenario.vms[vcpu->vm.index].workload.kind;
     if (kind.empty()) continue;
     for (const std::string& name : workloads::program_info(kind).report_statistics) {
@@ -64,8 +62,8 @@ std::string early_end(const Machine& machine, bool has_duration) {
   if (has_duration) return {};
   for (const auto& vcpu : machine.vcpus()) {
     if (vcpu->state == HostThread::State::ended) continue;
-    return fmt::format("vCPU {} of {} is halted at rip {:#x} and nothing that could wake it is pending", vcpu->index,
-                       vcpu->vm.name, vcpu->vmcb.save.rip);
+    return fmt::format("vCPU {} of {} is halted at rip {:#x} and nothing that could wake it is pending",
+                       vcpu->index, vcpu->vm.name, vcpu->vmcb.save.rip);
   }
   return {};
 }
@@ -73,9 +71,20 @@ std::string early_end(const Machine& machine, bool has_duration) {
 std::uint64_t end_of(const Machine& machine) {
   if (machine.end_cycles() != never_cycles) return machine.end_cycles();
   std::uint64_t end = 0;
-  for (const auto& vcpu : machine.vcpus()) end = std::max(end, vcpu->ended_cycles);
+  for (const auto& vcpu : machine.vcpus())
+    end = std::max(end, vcpu->ended_cycles);
   if (end == 0) end = cycles_of(kernel_now());
   return end;
+}
+
+// The kinds of the VMs' workloads, each once, in the order of the VMs.
+std::string kinds_of(const Scenario& scenario) {
+  std::vector<std::string> kinds;
+  for (const VmConfig& vm : scenario.vms) {
+    const std::string kind = vm.trace.empty() ? vm.workload.kind : "trace";
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  return fmt::format("{}", fmt::join(kinds, "+"));
 }
 
 RunResult collect(const Machine& machine, const Scenario& scenario) {
@@ -97,14 +106,14 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
   for (const auto& cpu : machine.cpus()) {
     const auto spent = cpu->spent(end);
     const auto of = [&](CpuTime use) { return spent[static_cast<std::size_t>(use)]; };
-    result.pcpus.push_back({cpu->index(), of(CpuTime::guest), of(CpuTime::host), of(CpuTime::poll),
+    result.pcpus.push_back({cpu->index(),
+                            of(CpuTime::guest),
+                            of(CpuTime::host),
+                            of(CpuTime::poll),
                             {{cstates.empty() ? "POLL" : cstates.front().name, of(CpuTime::idle)}},
                             cpu->context_switches()});
   }
-  for (const VmConfig& vm : scenario.vms) {
-    if (result.workload_kind.find(vm.workload.kind) != std::string::npos && !result.workload_kind.empty()) continue;
-    result.workload_kind += (result.workload_kind.empty() ? "" : "+") + vm.workload.kind;
-  }
+  result.workload_kind = kinds_of(scenario);
   add_metrics(result, machine, scenario);
   result.failure = early_end(machine, scenario.run.duration_ns.has_value());
   return result;
@@ -112,7 +121,7 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
 
 }  // namespace
 
-Simulation::Simulation(Scenario scenario) : scenario_(std::move(scenario)), factory_(default_source) {
+Simulation::Simulation(Scenario scenario) : scenario_(std::move(scenario)) {
   check_vcpus(scenario_);
 }
 
@@ -122,15 +131,22 @@ std::vector<std::pair<std::int32_t, std::string>> Simulation::threads() const {
   std::vector<std::pair<std::int32_t, std::string>> result;
   std::int32_t tid = Machine::first_tid;
   for (const VmConfig& vm : scenario_.vms) {
-    for (unsigned vcpu = 0; vcpu < vm.vcpus; ++vcpu) result.emplace_back(tid++, fmt::format("CPU {}/KVM", vcpu));
+    for (unsigned vcpu = 0; vcpu < vm.vcpus; ++vcpu)
+      result.emplace_back(tid++, fmt::format("CPU {}/KVM", vcpu));
   }
   return result;
 }
 
 RunResult Simulation::run() {
+  TraceSources traces;
+  const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
+    if (!vm.trace.empty()) return traces.make(scenario_, vm_index, vcpu);
+    return workloads::make_program(vm.workload, vcpu, vm.vcpus);
+  };
   const SimContext context;
-  Machine machine("machine", scenario_, factory_);
-  for (EventSink* sink : sinks_) machine.events().add_sink(*sink);
+  Machine machine("machine", scenario_, factory_ ? factory_ : own);
+  for (EventSink* sink : sinks_)
+    machine.events().add_sink(*sink);
   if (progress_) {
     machine.hypervisor().set_heartbeat([this, end = machine.end_cycles()](std::uint64_t local) {
       const double share = end == never_cycles ? -1.0 : static_cast<double>(local) / static_cast<double>(end);

@@ -15,15 +15,15 @@
 namespace svmsim::model {
 
 /// Makes the workload of a vCPU: VM by index, vCPU by index in it.
-using SourceFactory =
-    std::function<std::unique_ptr<workloads::WorkloadSource>(const VmConfig& vm, unsigned vm_index, unsigned vcpu)>;
+using SourceFactory = std::function<std::unique_ptr<workloads::WorkloadSource>(
+    const VmConfig& vm, unsigned vm_index, unsigned vcpu)>;
 
-/// Called now and then during a run with the simulated time in ns, and with the share done (0..1), or -1 when the run
-/// has no known end. May throw to stop the run; the exception reaches the caller of Simulation::run.
+/// Called now and then during a run with the simulated time in ns, and with the share done (0..1), or -1 when
+/// the run has no known end. May throw to stop the run; the exception reaches the caller of Simulation::run.
 using Progress = std::function<void(std::uint64_t simulated_ns, double share)>;
 
-/// One simulation of a scenario: the facade of the model, without SystemC. Objects may exist side by side; run() of two
-/// at the same time needs two processes (SystemC's context is global).
+/// One simulation of a scenario: the facade of the model, without SystemC. Objects may exist side by side;
+/// run() of two at the same time needs two processes (SystemC's context is global).
 class Simulation {
  public:
   explicit Simulation(Scenario scenario);
@@ -42,8 +42,8 @@ class Simulation {
   /// Host threads of the scenario and their names, for trace writers.
   [[nodiscard]] std::vector<std::pair<std::int32_t, std::string>> threads() const;
 
-  /// Runs until the workload ends or the duration is over. Each call builds a new machine and gives the same result.
-  /// Throws UserError when the workload needs what is not modelled, InternalError for a bug of ours.
+  /// Runs until the workload ends or the duration is over. Each call builds a new machine and gives the same
+  /// result. Throws UserError when the workload needs what is not modelled, InternalError for a bug of ours.
   [[nodiscard]] RunResult run();
 
  private:

@@ -4,11 +4,13 @@
 
 namespace svmsim::model {
 
-TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulation) : path_(path), out_(path) {
+TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulation)
+    : path_(path), out_(path) {
   if (!out_) throw UserError(Problem{path, 0, "", "the trace file cannot be written", ""});
   const HostConfig& host = simulation.scenario().host;
   writer_ = std::make_unique<workloads::FtraceWriter>(out_, host.kernel, host.tsc_hz, 9);
-  for (const auto& [tid, comm] : simulation.threads()) writer_->threads().set(tid, comm);
+  for (const auto& [tid, comm] : simulation.threads())
+    writer_->threads().set(tid, comm);
 }
 
 void TraceFileSink::close() {

@@ -12,9 +12,9 @@ namespace svmsim::model {
 namespace {
 
 // MSRs that KVM leaves to the guest (svm.c, direct_access_msrs), as far as they are plain storage.
-constexpr std::array<std::uint32_t, 13> passed_through{0xc0000081, 0xc0000100, 0xc0000101, 0xc0000102, 0xc0000082,
-                                                       0xc0000083, 0xc0000084, 0x174,      0x175,      0x176,
-                                                       0x48,       0x49,       0xc0000103};
+constexpr std::array<std::uint32_t, 13> passed_through{
+    0xc0000081, 0xc0000100, 0xc0000101, 0xc0000102, 0xc0000082, 0xc0000083, 0xc0000084,
+    0x174,      0x175,      0x176,      0x48,       0x49,       0xc0000103};
 
 int passed_through_index(std::uint32_t msr) {
   const auto* found = std::find(passed_through.begin(), passed_through.end(), msr);
@@ -23,10 +23,12 @@ int passed_through_index(std::uint32_t msr) {
 
 }  // namespace
 
-const std::array<std::uint32_t, 13>& passed_through_msr_list() { return passed_through; }
+const std::array<std::uint32_t, 13>& passed_through_msr_list() {
+  return passed_through;
+}
 
-Vcpu::Vcpu(const sc_core::sc_module_name& name, Vm& in_vm, unsigned in_index, svm::FeatureSet features, svm::Knobs knobs,
-           std::unique_ptr<workloads::WorkloadSource> in_source, Hypervisor& hypervisor)
+Vcpu::Vcpu(const sc_core::sc_module_name& name, Vm& in_vm, unsigned in_index, svm::FeatureSet features,
+           svm::Knobs knobs, std::unique_ptr<workloads::WorkloadSource> in_source, Hypervisor& hypervisor)
     : sc_core::sc_module(name),
       vm(in_vm),
       index(in_index),
@@ -34,11 +36,17 @@ Vcpu::Vcpu(const sc_core::sc_module_name& name, Vm& in_vm, unsigned in_index, sv
       environment(*this),
       apic_unit("lapic", in_index),
       source(std::move(in_source)),
+      external_causes(source->has_external_causes()),
+      before_recording(source->begins_inside_exit()),
       hypervisor_(hypervisor) {}
 
-void Vcpu::run(PhysicalCpu& cpu) { hypervisor_.vcpu_run(*this, cpu); }
+void Vcpu::run(PhysicalCpu& cpu) {
+  hypervisor_.vcpu_run(*this, cpu);
+}
 
-std::uint64_t Vcpu::Environment::host_tsc() { return vcpu_.pcpu->local(); }
+std::uint64_t Vcpu::Environment::host_tsc() {
+  return vcpu_.pcpu->local();
+}
 
 svm::MsrAccess Vcpu::Environment::read_msr(std::uint32_t msr) {
   const int index = passed_through_index(msr);
@@ -72,9 +80,15 @@ bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAcces
                       [&](std::uint64_t page) { return (page >> 12) == (guest_physical >> 12); });
 }
 
-std::uint64_t Vcpu::Environment::handler_entry(std::uint8_t vector) { return vcpu_.source->handler_entry(vector); }
+std::uint64_t Vcpu::Environment::handler_entry(std::uint8_t vector) {
+  return vcpu_.source->handler_entry(vector);
+}
 
-const svm::MsrPermissionMap& Vcpu::Environment::msr_permission_map(std::uint64_t) { return vcpu_.vm.msrpm; }
-const svm::IoPermissionMap& Vcpu::Environment::io_permission_map(std::uint64_t) { return vcpu_.vm.iopm; }
+const svm::MsrPermissionMap& Vcpu::Environment::msr_permission_map(std::uint64_t) {
+  return vcpu_.vm.msrpm;
+}
+const svm::IoPermissionMap& Vcpu::Environment::io_permission_map(std::uint64_t) {
+  return vcpu_.vm.iopm;
+}
 
 }  // namespace svmsim::model

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
-
 #include <systemc>
+#include <vector>
 
 #include "model/interfaces.hpp"
 #include "model/local_apic_unit.hpp"
@@ -51,8 +50,8 @@ struct Halt {
 /// The hypervisor acts on it; it decides nothing by itself.
 class Vcpu : public sc_core::sc_module, public HostThread {
  public:
-  Vcpu(const sc_core::sc_module_name& name, Vm& vm, unsigned index, svm::FeatureSet features, svm::Knobs knobs,
-       std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
+  Vcpu(const sc_core::sc_module_name& name, Vm& vm, unsigned index, svm::FeatureSet features,
+       svm::Knobs knobs, std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
 
   void run(PhysicalCpu& cpu) override;
 
@@ -87,11 +86,15 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   Environment environment;
   LocalApicUnit apic_unit;
   std::unique_ptr<workloads::WorkloadSource> source;
-  std::vector<std::uint64_t> absent_pages;       ///< guest physical pages that fault on their first touch
-  std::vector<std::uint64_t> suspended_compute;  ///< what is left of compute actions that interrupts cut, innermost last
-  std::uint64_t compute_left = 0;                ///< of the current compute action; 0 = not begun
+  std::vector<std::uint64_t> absent_pages;  ///< guest physical pages that fault on their first touch
+  std::vector<std::uint64_t>
+      suspended_compute;           ///< what is left of compute actions that interrupts cut, innermost last
+  std::uint64_t compute_left = 0;  ///< of the current compute action; 0 = not begun
   std::array<std::uint64_t, 16> passed_through_msrs{};
   std::uint64_t pat = 0x0007040600070406U;
+
+  bool external_causes;   ///< the source may have causes from outside the guest
+  bool before_recording;  ///< a replay that has not reached the first recorded event
 
   // KVM's state.
   PhysicalCpu* pcpu = nullptr;
@@ -122,10 +125,10 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   ExitStats exits;
   LatencyStats wakeup_latency;
   LatencyStats ipi_latency;
-  std::uint64_t wake_cause_cycles = 0;                ///< when what ends the halt in progress happened; 0 = unknown
-  std::array<std::uint64_t, 256> ipi_sent_cycles{};   ///< by vector, + 1; 0 = not an IPI
+  std::uint64_t wake_cause_cycles = 0;  ///< when what ends the halt in progress happened; 0 = unknown
+  std::array<std::uint64_t, 256> ipi_sent_cycles{};  ///< by vector, + 1; 0 = not an IPI
   std::uint64_t ended_cycles = 0;
-  std::string failure;                                ///< why the vCPU stopped before its workload ended
+  std::string failure;  ///< why the vCPU stopped before its workload ended
 
  private:
   Hypervisor& hypervisor_;

@@ -1,4 +1,5 @@
-// The extension module svmsim._core: the facade of the model for Python. Everything crosses the border as JSON text.
+// The extension module svmsim._core: the facade of the model for Python. Everything crosses the border as
+// JSON text.
 
 #include <fstream>
 #include <memory>
@@ -16,7 +17,7 @@
 #include "model/replay.hpp"
 #include "model/simulation.hpp"
 #include "model/stats/perf_table.hpp"
-#include "model/stats/result_json.hpp"
+#include "model/stats/run_result.hpp"
 #include "model/trace_file_sink.hpp"
 #include "svm/user_error.hpp"
 
@@ -48,7 +49,8 @@ svmsim::model::Progress progress_to(const py::object& callback) {
 }
 
 std::string run(const std::string& source, bool is_file, const std::string& base_dir,
-                const std::vector<std::string>& overrides, const std::string& trace, const py::object& progress) {
+                const std::vector<std::string>& overrides, const std::string& trace,
+                const py::object& progress) {
   svmsim::model::Simulation simulation(load(source, is_file, base_dir, overrides));
   std::unique_ptr<svmsim::model::TraceFileSink> sink;
   if (!trace.empty()) {
@@ -111,7 +113,8 @@ PYBIND11_MODULE(_core, module) {
       py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"));
   module.def("run", &run, py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"),
              py::arg("trace") = "", py::arg("progress") = py::none());
-  module.def("perf_table", [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
+  module.def("perf_table",
+             [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
   module.def(
       "import_trace",
       [](const std::string& path, const std::string& output, int capture, const std::string& options) {
@@ -121,7 +124,8 @@ PYBIND11_MODULE(_core, module) {
       py::arg("path"), py::arg("output") = "", py::arg("capture") = 0, py::arg("options") = "{}");
   module.def(
       "replay",
-      [](const std::string& path, int capture, const std::vector<std::string>& overrides, const std::string& trace) {
+      [](const std::string& path, int capture, const std::vector<std::string>& overrides,
+         const std::string& trace) {
         const py::gil_scoped_release release;
         return svmsim::model::replay_json(path, capture, overrides, trace);
       },

@@ -35,6 +35,7 @@ Json exits_json(const std::vector<ExitStats::Row>& rows, std::uint64_t tsc_hz) {
     row["blocked_ns"] = ns(counter.blocked);
     row["runqueue_ns"] = ns(counter.runqueue);
     row["cstate_ns"] = ns(counter.cstate);
+    row["error_pct"] = std::round(counter.error_pct() * 100.0) / 100.0;
     result[exit_row_name(code)] = std::move(row);
   }
   return result;

@@ -12,8 +12,8 @@
 
 namespace svmsim::model::test {
 
-/// A guest of random actions that interrupts others and halts: what it does next never depends on time, so that any
-/// difference between two runs comes from the model. Ends after a number of actions.
+/// A guest of random actions that interrupts others and halts: what it does next never depends on time, so
+/// that any difference between two runs comes from the model. Ends after a number of actions.
 class RandomSource final : public workloads::WorkloadSource {
  public:
   RandomSource(std::uint32_t seed, unsigned vcpu, unsigned vcpus, unsigned actions)
@@ -58,15 +58,21 @@ class RandomSource final : public workloads::WorkloadSource {
     handlers_.push_back(eoi);
   }
 
-  [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override { return 0x800000U + vector * 16U; }
-  [[nodiscard]] workloads::Metrics metrics() const override { return {{"actions", static_cast<double>(times_.size())}}; }
+  [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override {
+    return 0x800000U + vector * 16U;
+  }
+  [[nodiscard]] workloads::Metrics metrics() const override {
+    return {{"actions", static_cast<double>(times_.size())}};
+  }
   /// TSC of every completed action and delivered interrupt.
   [[nodiscard]] const std::vector<std::uint64_t>& times() const { return times_; }
 
  private:
   static constexpr std::uint64_t base = 0x400000;
 
-  unsigned draw(unsigned bound) { return boost::random::uniform_int_distribution<unsigned>(0, bound - 1)(random_); }
+  unsigned draw(unsigned bound) {
+    return boost::random::uniform_int_distribution<unsigned>(0, bound - 1)(random_);
+  }
 
   void next() {
     if (left_ != 0) --left_;
@@ -80,11 +86,15 @@ class RandomSource final : public workloads::WorkloadSource {
       return;
     }
     switch (draw(12)) {
-      case 0: case 1: case 2:
+      case 0:
+      case 1:
+      case 2:
         action_.kind = svm::ActionKind::compute;
         action_.cycles = 1 + draw(draw(4) == 0 ? 400000 : 3000);
         break;
-      case 3: case 4: case 5: {
+      case 3:
+      case 4:
+      case 5: {
         action_.kind = svm::ActionKind::wrmsr;
         action_.number = 0x830;
         const std::uint64_t vector = 0x30 + draw(64);
