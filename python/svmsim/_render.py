@@ -148,11 +148,29 @@ def counts_table(
     return titled(title, result)
 
 
-def records_table(title: str, records: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Records of any kind, a column for each key that some record fills."""
+_DETAILS = {"source", "minimum", "maximum", "choices", "default_note", "features"}
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
+
+
+def records_table(
+    title: str, records: Iterable[Mapping[str, Any]], *, details: bool = False
+) -> RenderableType:
+    """Records of any kind, a column for each key that some record fills.
+
+    Without `details` only what tells one record from another is shown.
+    """
     rows = list(records)
     names = list(dict.fromkeys(name for row in rows for name in row))
     names = [name for name in names if any(row.get(name) not in (None, "", []) for row in rows)]
+    if not details:
+        names = [
+            name
+            for name in names
+            if name not in _DETAILS and not any(_is_table(row.get(name)) for row in rows)
+        ]
     result = table(names, left=len(names))
     for column in result.columns:
         column.no_wrap = False
@@ -162,3 +180,17 @@ def records_table(title: str, records: Iterable[Mapping[str, Any]]) -> Renderabl
     for row in rows:
         result.add_row(*(Text(value_text(row.get(name))) for name in names))
     return titled(title, result)
+
+
+def record_view(title: str, record: Mapping[str, Any]) -> RenderableType:
+    """One record in full, a line for each key; lists of records as tables below."""
+    facts = table(["", ""], left=2)
+    facts.show_header = False
+    facts.columns[1].no_wrap = False
+    below: list[RenderableType] = []
+    for name, value in record.items():
+        if _is_table(value):
+            below += [Text(), records_table(name, value, details=True)]
+        elif value not in (None, "", []):
+            facts.add_row(name, Text(value_text(value)))
+    return Group(titled(title, facts), *below)

@@ -89,7 +89,7 @@ def _check_outputs(json_target: str | None, *paths: Path | None) -> None:
 
 
 def _indented(data: Any) -> str:
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 @app.command()
@@ -110,6 +110,9 @@ def run(
     _write_json(json_, result.to_json())
     if json_ != "-":
         _print(result)
+    if result.failure:
+        typer.echo(f"the workload failed: {result.failure}", err=True)
+        raise typer.Exit(STATUS_CHECK_FAILED)
 
 
 @app.command()
@@ -255,10 +258,14 @@ def describe(
     if name is None:
         _print_topics(topics)
         return
-    from svmsim._render import records_table
+    from svmsim._render import record_view, records_table
 
     for topic, records in chosen.items():
-        _print(records_table(topic, records))
+        if name in topics:
+            _print(records_table(topic, records))
+            continue
+        for record in records:
+            _print(record_view(f"{topic}: {_name(record)}", record), "")
 
 
 def _records(items: Any) -> list[dict[str, Any]]:
@@ -271,20 +278,28 @@ def _records(items: Any) -> list[dict[str, Any]]:
     return [dict(item) if isinstance(item, Mapping) else {"name": item} for item in items]
 
 
-def _named(topics: Mapping[str, Iterable[dict[str, Any]]], name: str) -> dict[str, Any]:
-    """What has this name in any topic, or whose last part has it.
+def _name(record: Mapping[str, Any]) -> str:
+    """What a record is called; a parameter by its full key."""
+    return str(record.get("name", record.get("path", "")))
+
+
+def _named(
+    topics: Mapping[str, Iterable[dict[str, Any]]], name: str
+) -> dict[str, list[dict[str, Any]]]:
+    """What has this name in any topic, or has it as the last part of its name.
 
     Raises:
         UserError: nothing has.
     """
-    found: dict[str, Any] = {}
-    for topic, records in topics.items():
-        hits = [r for r in records if name in (r["name"], str(r["name"]).rpartition(".")[2])]
-        if hits:
-            found[topic] = hits
+    found = {
+        topic: [r for r in records if name in (_name(r), _name(r).rpartition(".")[2])]
+        for topic, records in topics.items()
+    }
+    found = {topic: records for topic, records in found.items() if records}
     if found:
         return found
-    names = [*topics, *(str(r["name"]) for records in topics.values() for r in records)]
+    names = [*topics, *(_name(record) for records in topics.values() for record in records)]
+    names += [full.rpartition(".")[2] for full in names]
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     text = "neither a topic nor the name of anything that svmsim knows"
     raise UserError([problem(text, path=name, nearest=close[0] if close else "")])

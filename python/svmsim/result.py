@@ -83,7 +83,7 @@ class Result:
 
     def to_json(self) -> str:
         """Return the result as JSON text with a final newline, keys in a fixed order."""
-        return json.dumps(self._data, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(self._data, indent=2, ensure_ascii=False) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data; a fresh copy."""
@@ -133,6 +133,11 @@ class Result:
         return cast("dict[str, Any]", self.workload.get("metrics", {}))
 
     @property
+    def failure(self) -> str:
+        """Why the workload ended early, as when its own check failed; empty when it did not."""
+        return cast(str, self.workload.get("failure", ""))
+
+    @property
     def advice(self) -> list[dict[str, str]]:
         """What could be set better: `id`, `text`, `setting` of each."""
         return cast("list[dict[str, str]]", self._data.get("advice", []))
@@ -169,10 +174,8 @@ class Result:
 
     @property
     def latency(self) -> pl.DataFrame:
-        """Frame of latency kind, count, mean_ns, p50_ns, p99_ns, max_ns; without empty kinds."""
-        rows = [
-            {"kind": kind, **values} for kind, values in self._data["latency"].items() if values
-        ]
+        """Frame of latency kind (wakeup, ipi), count, mean_ns, p50_ns, p99_ns, max_ns."""
+        rows = [{"kind": kind, **values} for kind, values in self._data["latency"].items()]
         return self._frame(rows, ("kind", "count", "mean_ns", "p50_ns", "p99_ns", "max_ns"))
 
     @staticmethod

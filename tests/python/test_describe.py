@@ -22,7 +22,7 @@ def test_topics(cli: Cli) -> None:
     }
     assert all(topics.values())
     for name, records in topics.items():
-        assert all(record["name"] for record in records), name
+        assert all(record.get("name") or record.get("path") for record in records), name
     text = cli("describe").stdout
     assert all(name in text for name in topics)
 
@@ -36,7 +36,7 @@ def test_by_topic_or_name(cli: Cli, name: str) -> None:
 
 def test_every_described_parameter_is_in_a_resolved_scenario(cli: Cli, small: sv.Scenario) -> None:
     parameters = json.loads(cli("describe", "parameters", "--json", "-").stdout)["parameters"]
-    names = {record["name"] for record in parameters}
+    names = {record["path"] for record in parameters}
     assert {"kvm.idle_hlt", "host.kernel", "run.seed"} <= names
     for name in names:
         if name.startswith(("kvm.", "run.")):

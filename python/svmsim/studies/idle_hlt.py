@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from svmsim._pool import SimulationPool
 from svmsim._progress import ProgressBar
+from svmsim.errors import InternalError
 from svmsim.result import Result
 from svmsim.scenario import Scenario
 from svmsim.studies._idle_hlt_rows import (
@@ -136,7 +137,7 @@ class Outcome:
                 for what, printed, recomputed in oddities()
             ],
         }
-        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
     def save(self, directory: str | Path) -> list[Path]:
         """Write tables, frames, pictures and results below a directory; return the main files.
@@ -173,4 +174,7 @@ def study(progress: bool = False) -> Outcome:
         importlib.import_module("svmsim.plot")
         simulated = pool.results(bar)
     results = {run.name: result for run, result in zip(planned, simulated, strict=True)}
+    for name, result in results.items():
+        if result.failure:
+            raise InternalError(f"{name}: {result.failure}")
     return Outcome(tuple(planned), results, tuple(table_rows(results)))
