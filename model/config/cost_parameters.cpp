@@ -47,7 +47,9 @@ const std::vector<Binding<Costs>>& cost_parameters() {
            "Passing through vcpu_block without blocking, as kernel 6.1 does."),
       cost("h_cpuid", &Costs::h_cpuid, "Handling of CPUID."),
       cost("h_vmmcall", &Costs::h_vmmcall, "Handling of a hypercall."),
-      cost("h_io_kernel", &Costs::h_io_kernel, "Handling of IN or OUT by a device model in the kernel."),
+      cost("h_io_kernel", &Costs::h_io_kernel,
+           "The kernel's part of IN or OUT; t_user_exit comes on top where no device in the kernel completes "
+           "it."),
       cost("h_npf", &Costs::h_npf, "Handling of a nested page fault."),
       cost("h_intr", &Costs::h_intr, "Handling of an interrupt exit, without the host's interrupt handler."),
       cost("t_user_exit", &Costs::t_user_exit, "Return to user space, device model and the next KVM_RUN."),

@@ -25,7 +25,8 @@ struct Costs {
   std::uint32_t h_vcpu_block = 0;  ///< passing through vcpu_block without blocking (6.1)
   std::uint32_t h_cpuid = 0;
   std::uint32_t h_vmmcall = 0;
-  std::uint32_t h_io_kernel = 0;  ///< in/out completed by an in-kernel device
+  std::uint32_t h_io_kernel =
+      0;  ///< the kernel's part of in/out; t_user_exit comes on top without an in-kernel device
   std::uint32_t h_npf = 0;
   std::uint32_t h_intr = 0;       ///< INTR exit, without the host's interrupt handler
   std::uint32_t t_user_exit = 0;  ///< return to user space, device model and KVM_RUN again

@@ -13,7 +13,7 @@
   X(halt_exits, "", "Intercepted HLT instructions, also those that did not block.")       \
   X(irq_exits, "", "Exits for a physical interrupt.")                                     \
   X(irq_window_exits, "", "Exits because the guest can take an interrupt now (vintr).")   \
-  X(io_exits, "", "Port accesses that user space completes.")                             \
+  X(io_exits, "", "Exits for IN or OUT.")                                                 \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
   X(irq_injections, "", "Interrupts injected at VMRUN.")                                  \
   X(req_event, "", "Entries that looked for events to inject.")                           \
