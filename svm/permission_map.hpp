@@ -30,7 +30,7 @@ class MsrPermissionMap {
     const std::int32_t bit = read_bit(msr);
     if (bit < 0) return true;
     const auto index = static_cast<std::uint32_t>(bit) + (write ? 1U : 0U);
-    return ((bytes_[index >> 3] >> (index & 7U)) & 1U) != 0;
+    return ((std::uint32_t{bytes_[index >> 3]} >> (index & 7U)) & 1U) != 0;
   }
 
   /// Sets or clears both bits of an MSR; without effect outside the ranges.
@@ -52,7 +52,7 @@ class IoPermissionMap {
   /// Whether any of the `size` bytes at `port` is intercepted; does not wrap to port 0.
   [[nodiscard]] bool intercepts(std::uint16_t port, unsigned size) const noexcept {
     for (std::uint32_t p = port; p < std::uint32_t{port} + size; ++p) {
-      if (((bytes_[p >> 3] >> (p & 7U)) & 1U) != 0) return true;
+      if (((std::uint32_t{bytes_[p >> 3]} >> (p & 7U)) & 1U) != 0) return true;
     }
     return false;
   }

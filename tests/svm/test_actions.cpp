@@ -392,3 +392,24 @@ TEST_CASE("misuse is an internal error, not a crash") {
   guest.execute(ActionKind::hlt);
   CHECK_THROWS_AS(guest.execute(ActionKind::nop), svmsim::InternalError);
 }
+
+TEST_CASE("an action stands where its rIP says: a jump since the last one shows in the exit") {
+  Guest guest;
+  guest.enter();
+  guest.execute(ActionKind::nop);
+  GuestAction jumped = guest.action(ActionKind::vmmcall);
+  jumped.rip = guest_rip + 0x100;
+  CHECK(guest.cpu.execute(jumped, guest.environment).kind == StepKind::vmexit);
+  CHECK(guest.exit_rip() == guest_rip + 0x100);
+  CHECK(guest.vmcb.control.next_rip == guest_rip + 0x102);
+}
+
+TEST_CASE("a driver that splits a compute action can end the shadow at its first instruction") {
+  Guest guest;
+  guest.v_irq(0x41);
+  guest.enter();
+  guest.step(ActionKind::sti);
+  CHECK(guest.boundary().kind == StepKind::none);
+  guest.cpu.end_shadow();
+  CHECK(guest.boundary().kind == StepKind::delivered);
+}

@@ -114,7 +114,9 @@ TEST_CASE("the kernel's name of every exit code that has one") {
       {~std::uint64_t{0}, "invalid_guest_state"},
   };
   std::set<std::uint64_t> named;
-  for (const auto& [code, name] : names) {
+  for (const auto& row : names) {
+    const std::uint64_t code = row.first;
+    const std::string& name = row.second;
     CAPTURE(code);
     CHECK(exit_name(code) == name);
     CHECK(exit_name_or_hex(code) == name);

@@ -40,7 +40,9 @@ TEST_CASE("every SVM feature has its CPUID bit and its name") {
       {29, "bus_lock_threshold"},
       {30, "idle_hlt"},
   };
-  for (const auto& [bit, name] : edx) {
+  for (const auto& row : edx) {
+    const unsigned bit = row.first;
+    const std::string& name = row.second;
     CAPTURE(name);
     const FeatureSet features = FeatureSet::from_cpuid({1, 0x8000, 0, std::uint32_t{1} << bit});
     CHECK(features.names() == std::vector<std::string>{name});
