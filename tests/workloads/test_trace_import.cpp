@@ -421,6 +421,29 @@ TEST_CASE("trace import: IF rules") {
     CHECK(summary(r.workload.vcpus[0]) ==
           "wrmsr 830=44041@10; sti@30; hlt@31; host@32; interrupt 41@32; wrmsr 80b=0@90; iret; ");
   }
+  SUBCASE("CLI stands behind the last proof of IF, not before the action that shows it is off") {
+    const std::string cpuid = " 1.000006: kvm_exit: vcpu 0 reason cpuid rip 0x20" + kvm_exit_tail +
+                              " 1.000006: kvm_entry: vcpu 0, rip 0x22\n";
+    const std::string halt =
+        " 1.000002: kvm_entry: vcpu 0, rip 0x12\n 1.000002: kvm_exit: vcpu 0 reason hlt rip 0x31" +
+        kvm_exit_tail + " 1.000002: kvm_entry: vcpu 0, rip 0x32\n";
+    const std::string window = " 1.000002: kvm_exit: vcpu 0 reason vintr rip 0x32" + kvm_exit_tail + inject +
+                               " 1.000003: kvm_entry: vcpu 0, rip 0x32\n";
+    const ImportResult r = import_text(ipi + halt + window + eoi + cpuid + ipi + halt + window + eoi);
+    CHECK(summary(r.workload.vcpus[0]) ==
+          "wrmsr 830=44041@10; sti@30; hlt@31; interrupt 41@32; wrmsr 80b=0@90; iret; cli@32; cpuid 0@20; "
+          "wrmsr 830=44041@10; sti@30; hlt@31; interrupt 41@32; wrmsr 80b=0@90; iret; ");
+  }
+  SUBCASE("a window that opens further on than behind the HLT is one of its own") {
+    const ImportResult r = import_text(
+        ipi + " 1.000002: kvm_entry: vcpu 0, rip 0x12\n 1.000002: kvm_exit: vcpu 0 reason hlt rip 0x31" +
+        kvm_exit_tail +
+        " 1.000002: kvm_entry: vcpu 0, rip 0x32\n 1.000002: kvm_exit: vcpu 0 reason vintr rip 0x40" +
+        kvm_exit_tail + inject + " 1.000003: kvm_entry: vcpu 0, rip 0x40\n" + eoi);
+    CHECK(summary(r.workload.vcpus[0]) ==
+          "wrmsr 830=44041@10; sti@30; hlt@31; cli@32; sti@3e; nop@3f; interrupt 41@40; wrmsr 80b=0@90; "
+          "iret; ");
+  }
   SUBCASE("a handler that writes its EOI to memory has returned before the exit that shows it") {
     const ImportResult r =
         import_text(ipi + inject +
