@@ -60,6 +60,8 @@ struct Recording {
   workloads::Counts exits;         ///< kvm_exit lines by reason; empty for a workload file
   std::vector<std::string> order;  ///< reasons in file order
   workloads::Counts undecidable;
+  std::vector<Problem> problems;  ///< lines that cannot be read, the first ones
+  std::uint64_t problem_count = 0;
   bool from_trace = false;
 };
 
@@ -78,6 +80,8 @@ Recording load_recording(const std::string& path, int capture, const HostConfig&
   recording.workload = std::move(result.workload);
   recording.exits = result.report.exits;
   recording.undecidable = result.report.undecidable;
+  recording.problems = result.report.problems;
+  recording.problem_count = result.report.problem_count;
   recording.from_trace = true;
   for (const workloads::TraceEvent& event : chosen.events) {
     if (event.kind == EventKind::kvm_exit) recording.order.push_back(chosen.exit_name(event.field[0]));
@@ -293,6 +297,10 @@ std::string replay_json(const std::string& path, int capture, const std::vector<
   for (const auto& [text, number] : recording.undecidable) {
     report["undecidable"].push_back(fmt::format("{} ({} times)", text, number));
   }
+  report["problems"] = Json::array();
+  for (const Problem& problem : recording.problems)
+    report["problems"].push_back(problem.text());
+  report["problem_count"] = recording.problem_count;
   return report.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -17,8 +17,8 @@ namespace svmsim::model {
 
 /// Replays a trace, or a workload file, under the settings it was recorded with, and with `overrides`
 /// ("--set" strings) as changed; `trace` receives the events of the last of both runs unless it is empty.
-/// Returns JSON: capture, recorded, settings, as_recorded, changed (or null), fidelity, undecidable. Throws
-/// TraceError, UserError.
+/// Returns JSON: capture, recorded, settings, as_recorded, changed (or null), fidelity, undecidable, problems
+/// (lines that cannot be read), problem_count. Throws TraceError, UserError.
 [[nodiscard]] std::string replay_json(const std::string& path, int capture,
                                       const std::vector<std::string>& overrides, const std::string& trace);
 

@@ -29,9 +29,9 @@ _SPLIT = (
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console; into a file or pipe it writes plain text of up to 120 columns."""
+    """Return a console; into a file or pipe it writes plain text of up to 130 columns."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else 120
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 130
     return Console(stderr=stderr, width=width, highlight=False)
 
 
@@ -111,12 +111,15 @@ def value_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def perf_text(result: Result) -> str:
+    """The exit table in the layout of `perf kvm stat report`, 122 columns wide."""
+    return _core.perf_table(result.to_json()).strip("\n") + "\n"
+
+
 def result_view(result: Result) -> RenderableType:
-    """The exit table in perf's layout, then how the time splits."""
+    """How the time of the exits splits, and what else was measured."""
     data = result.to_dict()
     parts: list[RenderableType] = [
-        Text(_core.perf_table(result.to_json()).strip("\n")),
-        Text(),
         split_table(data["exits"]),
         Text(),
         share_table(data["pcpus"]),
@@ -182,15 +185,22 @@ def records_table(
     return titled(title, result)
 
 
+def facts_view(facts: Mapping[str, Any]) -> Table:
+    """Names and values, a line each; what is empty is left out."""
+    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    result.add_column(no_wrap=True)
+    result.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value not in (None, "", []):
+            result.add_row(name, Text(value_text(value)))
+    return result
+
+
 def record_view(title: str, record: Mapping[str, Any]) -> RenderableType:
     """One record in full, a line for each key; lists of records as tables below."""
-    facts = table(["", ""], left=2)
-    facts.show_header = False
-    facts.columns[1].no_wrap = False
+    tables = {name: value for name, value in record.items() if _is_table(value)}
+    facts = {name: value for name, value in record.items() if name not in tables}
     below: list[RenderableType] = []
-    for name, value in record.items():
-        if _is_table(value):
-            below += [Text(), records_table(name, value, details=True)]
-        elif value not in (None, "", []):
-            facts.add_row(name, Text(value_text(value)))
-    return Group(titled(title, facts), *below)
+    for name, value in tables.items():
+        below += [Text(), records_table(name, value, details=True)]
+    return Group(titled(title, facts_view(facts)), *below)

@@ -109,7 +109,10 @@ def run(
     result = loaded.run(trace=trace, progress=True)
     _write_json(json_, result.to_json())
     if json_ != "-":
-        _print(result)
+        from svmsim._render import perf_text, result_view
+
+        typer.echo(perf_text(result))  # as it is, to be compared with perf's
+        _print(result_view(result))
     if result.failure:
         typer.echo(f"the workload failed: {result.failure}", err=True)
         raise typer.Exit(STATUS_CHECK_FAILED)
@@ -157,6 +160,7 @@ def import_(
         _print_import(report)
     if report.get("refused"):
         raise TraceError([problem(str(report["refused"]), source=str(trace))])
+    _fail_on_problems(report)
 
 
 def _check_input(path: Path) -> None:
@@ -167,26 +171,55 @@ def _check_input(path: Path) -> None:
 
 
 def _print_import(report: Mapping[str, Any]) -> None:
-    from svmsim._render import counts_table, table, titled, value_text
+    from svmsim._render import counts_table, facts_view, table, titled
 
-    tables = {"exits", "unknown", "causes", "vcpus"}
-    facts = table(["", ""], left=2)
-    facts.show_header = False
-    for name, value in report.items():
-        if name not in tables and value is not None:
-            facts.add_row(name, value_text(value))
-    _print(facts)
-    columns = {"all vCPUs": report.get("exits", {})}
-    vcpus = report.get("vcpus", [])
+    kernel = report["kernel"]
+    facts = {name: report[name] for name in ("source", "format", "isa", "lines")}
+    facts["events"] = sum(report["events"].values())
+    facts["lost events"] = report["lost_events"] or None
+    facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
+    _print(facts_view(facts))
+    captures = report["captures"]
+    if len(captures) > 1:
+        rows = table(["capture", "title", "lines", "events", "exits"], left=2)
+        for index, capture in enumerate(captures, 1):
+            numbers = (f"{capture[name]:,}" for name in ("lines", "events", "exits"))
+            rows.add_row(str(index), capture["title"], *numbers)
+        _print("", titled("Captures", rows))
+    columns = {"all vCPUs": report["exits"]}
+    vcpus = report["vcpus"]
     if len(vcpus) > 1:
         columns |= {f"{vcpu['vm']}/{vcpu['vcpu']}": vcpu["exits"] for vcpu in vcpus}
     _print("", counts_table("Exits", columns))
-    for name in ("causes", "unknown"):
-        if report.get(name):
+    for name, title in (
+        ("events", "Events"),
+        ("causes", "Causes found"),
+        ("unknown", "Unknown events"),
+        ("dropped", "Left out"),
+        ("undecidable", "What the recording hides"),
+    ):
+        if report[name]:
             rows = table(["", "count"])
             for text, count in report[name].items():
                 rows.add_row(text, f"{count:,}")
-            _print("", titled(name.capitalize(), rows))
+            _print("", titled(title, rows))
+
+
+def _fail_on_problems(report: Mapping[str, Any]) -> None:
+    """Name the lines that could not be read; what could be read has been dealt with.
+
+    Raises:
+        typer.Exit: there are such lines.
+    """
+    problems = report.get("problems", [])
+    if not problems:
+        return
+    for text in problems:
+        typer.echo(text, err=True)
+    more = report.get("problem_count", len(problems)) - len(problems)
+    if more > 0:
+        typer.echo(f"{report['source']}: {more} more lines cannot be read", err=True)
+    raise typer.Exit(STATUS_USER_ERROR)
 
 
 @app.command()
@@ -207,6 +240,9 @@ def replay(
     _write_json(json_, _indented(report))
     if json_ != "-":
         _print_replay(report)
+    _fail_on_problems(report)
+    if not report["fidelity"].get("counts_equal", True):
+        raise typer.Exit(STATUS_CHECK_FAILED)
 
 
 def _exit_counts(part: Mapping[str, Any] | None) -> dict[str, int] | None:
@@ -224,12 +260,18 @@ def _print_replay(report: Mapping[str, Any]) -> None:
         "as recorded": _exit_counts(report["as_recorded"]),
         "changed": _exit_counts(report["changed"]),
     }
-    title = report.get("capture") or "Replay"
+    title = report["capture"] or Path(report["source"]).name
     _print(counts_table(str(title), columns, change=columns["changed"] is not None), "")
-    for name, value in report.get("fidelity", {}).items():
-        _print(f"fidelity, {name}: {value_text(value)}")
-    for item in report.get("undecidable", []):
-        _print(f"undecidable: {value_text(item)}")
+    fidelity = report["fidelity"]  # empty for a workload, which has no exits to compare with
+    if fidelity:
+        counts, order = (fidelity[name] for name in ("counts_equal", "order_equal"))
+        _print(
+            "Replayed as recorded: "
+            f"{'the' if counts else 'NOT the'} recorded counts, "
+            f"{'in the' if order else 'NOT in the'} recorded order."
+        )
+    for item in report["undecidable"]:
+        _print(f"Undecidable: {value_text(item)}")
 
 
 @app.command()

@@ -28,8 +28,10 @@ EXIT_COLUMNS = (
     "blocked_ns",
     "runqueue_ns",
     "cstate_ns",
+    "error_pct",
 )
-"""What is known of each exit reason; `time_ns` is perf's, kvm_exit to the next kvm_entry."""
+"""What is known of each exit reason; `time_ns` is perf's, kvm_exit to the next kvm_entry, and
+`error_pct` the standard error of its mean in per cent of it."""
 
 
 class Result:
@@ -151,7 +153,9 @@ class Result:
             for vcpu in self._data["vcpus"]
             for name, values in vcpu["exits"].items()
         ]
-        return self._frame(rows, ("vm", "vcpu", "exit", *EXIT_COLUMNS), floats={"mean_ns"})
+        return self._frame(
+            rows, ("vm", "vcpu", "exit", *EXIT_COLUMNS), floats={"mean_ns", "error_pct"}
+        )
 
     @property
     def vcpus(self) -> pl.DataFrame:
@@ -199,8 +203,9 @@ class Result:
         return pl.DataFrame([column(name, values) for name, values in columns.items()])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from svmsim._render import result_view
+        from svmsim._render import perf_text, result_view
 
+        yield perf_text(self)
         yield result_view(self)
 
     def __repr__(self) -> str:

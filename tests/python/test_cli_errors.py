@@ -63,7 +63,7 @@ def test_every_problem_of_a_scenario_at_once(cli: Cli, tmp_path: Path) -> None:
         assert path in found[0]
     assert len(lines) == 8
     (unknown,) = (text for text in lines if "idle_hltt" in text)
-    assert unknown.endswith("(did you mean idle_hlt?)")
+    assert unknown.endswith("(did you mean kvm.idle_hlt?)")
     (kind,) = (text for text in lines if "idle_hlt_tset" in text)
     assert "did you mean idle_hlt_test?" in kind
 
@@ -152,6 +152,13 @@ def test_unreadable_trace_line(cli: Cli, tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert any(line.startswith(f"{trace}:2") for line in lines)
     assert any(line.startswith(f"{trace}:3") for line in lines)
+    assert cli("replay", trace).returncode == 2
+
+
+def test_no_trace_at_all(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear list,\nhere is my patch.\n")
+    (line,) = _check_user_error(cli("import", "letter.txt"))
+    assert line.startswith("letter.txt:1: ")
 
 
 @pytest.mark.parametrize("command", ["import", "replay"])
