@@ -31,8 +31,8 @@ RunResult small_result() {
   ExitStats stats;
   stats.entry(0);
   stats.exit(exit_code::hlt, 0);
-  stats.add_polling(1001);
-  stats.add_blocked(1001);
+  stats.add_polling(1000);
+  stats.add_blocked(1000);
   stats.entry(4001);
   vcpu.exits = stats.rows();
   vcpu.stats.halt_exits = 1;
