@@ -339,6 +339,15 @@ TEST_CASE("a user's own file runs by its path, and the documented example is one
   CHECK(driver.metrics()["send_cycles"] > 100);
 }
 
+TEST_CASE("an integer is good enough for a floating-point parameter") {
+  const TemporaryFile file(
+      "float_program.toml",
+      head + "body = [ { do = 'nop' } ]\n[[parameter]]\nname = 'f'\ndefault = 0.5\ndoc = 'd'\n");
+  const auto resolved = resolved_parameters({"./" + file.name, {{"f", std::int64_t{3}}}});
+  CHECK(std::get<double>(resolved.at("f")) == 3.0);
+  CHECK(check_spec({"./" + file.name, {{"f", true}}}, "")[0].text() == "f: must be a number, not a boolean");
+}
+
 TEST_CASE("problems of a user's file carry that file's name and line") {
   const TemporaryFile file("broken_program.toml", head + "body = [ { do = 'hltt' } ]\n");
   const auto problems_of = check_spec({"./" + file.name, {}}, "vm.vm0.workload");

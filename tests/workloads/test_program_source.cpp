@@ -81,6 +81,18 @@ TEST_CASE("an interrupt in the middle of a repeated action does not lose count")
   CHECK(source->current()->kind == ActionKind::cli);
 }
 
+TEST_CASE("a repeated action of a handler has its own count") {
+  auto source = source_of(
+      "setup = [ { do = 'nop', rip = 0x1000, repeat = 3 } ]\nbody = [ { do = 'cli' } ]\n"
+      "[[handler]]\nvector = 0x41\nactions = [ { do = 'pause', repeat = 2 }, { do = 'iret' } ]");
+  source->retire(1, 0);
+  source->interrupt(0x41, 2);
+  source->retire(3, 0);
+  CHECK(source->current()->kind == ActionKind::pause);
+  source->retire(4, 0);
+  CHECK(source->current()->kind == ActionKind::iret);
+}
+
 TEST_CASE("a vector without a handler ends the workload with its name") {
   auto source = source_of("body = [ { do = 'nop' } ]\n" + handler_41);
   source->interrupt(0x42, 2);
