@@ -18,7 +18,7 @@ using svmsim::model::Simulation;
 constexpr char scenario_text[] =
     R"({"host": {"kernel": "6.1"}, "vm": [{"workload": {"kind": "idle_hlt_test"}}]})";
 
-std::uint64_t total_exits(const RunResult& result) {
+std::uint64_t count_exits(const RunResult& result) {
   std::uint64_t exits = 0;
   for (const auto& vcpu : result.vcpus)
     exits += vcpu.stats.exits;
@@ -31,7 +31,7 @@ void idle_hlt_test(benchmark::State& state, const std::string& idle_hlt) {
   std::uint64_t exits = 0;
   for (auto _ : state) {
     Simulation simulation(scenario);
-    exits += total_exits(simulation.run());
+    exits += count_exits(simulation.run());
   }
   state.counters["exits"] = benchmark::Counter(static_cast<double>(exits), benchmark::Counter::kIsRate);
 }

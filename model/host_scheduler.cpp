@@ -25,9 +25,13 @@ void HostScheduler::wake(HostThread& thread, PhysicalCpu* waker, std::uint64_t n
                           -1,
                           {static_cast<std::uint64_t>(thread.tid), 120, thread.cpu_index}});
   }
+  // Decided now, while the waker is synchronised: the charge lets other CPUs act.
+  const bool must_kick = !queue.busy && waker->index() != thread.cpu_index;
   waker->charge(wakeup_cycles_);
-  if (!queue.busy && waker->index() != thread.cpu_index)
+  if (must_kick) {
     fabric->send(thread.cpu_index, ArrivalKind::reschedule, waker->local());
+    waker->notified_others();
+  }
 }
 
 HostThread* HostScheduler::pick(unsigned cpu) {

@@ -51,6 +51,7 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
 // vcpu_enter_guest.
 void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (vcpu.external_causes) take_external_interrupts(vcpu);
+  cpu.synchronise();
   if ((vcpu.requests & request::event) != 0) {
     vcpu.requests &= ~request::event;
     ++vcpu.stats.req_event;
@@ -66,6 +67,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     return;
   }
   Fastpath fastpath = Fastpath::none;
+  std::uint64_t loop_cycles = cost_.t_fastpath_loop;
   for (;;) {
     svm_vcpu_run(vcpu, cpu);
     if (vcpu.state == HostThread::State::ended) {
@@ -74,9 +76,11 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     }
     fastpath = exit_fastpath(vcpu, cpu);
     if (fastpath != Fastpath::reenter) break;
+    cpu.charge(cost_.t_fastpath_loop);
     cpu.synchronise();
     if (vcpu.requests != 0 || vcpu.mode == VcpuMode::exiting_guest || scheduler->need_resched(cpu.index())) {
       fastpath = Fastpath::handled;
+      loop_cycles = 0;
       break;
     }
     ++vcpu.stats.exits;
@@ -87,8 +91,11 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   // Host interrupts are on from here: what ended guest mode is serviced before the exit is handled.
   cpu.take_interrupts();
   if (kernel_ == KernelGeneration::v6_1) trace_exit(vcpu, cpu);
-  if (fastpath == Fastpath::none) handle_exit(vcpu, cpu);
-  cpu.charge(fastpath == Fastpath::none ? cost_.t_loop : cost_.t_fastpath_loop);
+  if (fastpath == Fastpath::none) {
+    handle_exit(vcpu, cpu);
+    loop_cycles = cost_.t_loop;
+  }
+  cpu.charge(loop_cycles);
   if (--exits_to_heartbeat_ == 0) {
     exits_to_heartbeat_ = heartbeat_exits;
     if (heartbeat_) heartbeat_(cpu.local());
@@ -131,6 +138,7 @@ void Hypervisor::trace_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
     return;
   }
   const svm::VmcbControl& control = vcpu.vmcb.control;
+  if (events_.active()) cpu.synchronise();  // the event shows the requests
   vcpu.exits.exit(control.exit_code, cpu.local());
   trace(cpu, vcpu, EventKind::kvm_exit, control.exit_code, vcpu.vmcb.save.rip, control.exit_info_1,
         control.exit_info_2, control.exit_int_info | std::uint64_t{control.exit_int_info_err} << 32,
@@ -141,9 +149,9 @@ void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vecto
   vcpu.suspended_compute.push_back(vcpu.compute_left);
   vcpu.compute_left = 0;
   cpu.guest_charge(cost_.t_irq_deliver);
-  if (vcpu.ipi_sent_cycles[vector] != 0) {
-    vcpu.ipi_latency.record(cpu.local() - (vcpu.ipi_sent_cycles[vector] - 1));
-    vcpu.ipi_sent_cycles[vector] = 0;
+  if (vcpu.injected_ipi_sent_cycles != 0) {
+    vcpu.ipi_latency.record(cpu.local() - (vcpu.injected_ipi_sent_cycles - 1));
+    vcpu.injected_ipi_sent_cycles = 0;
   }
   vcpu.source->interrupt(vector, cpu.local());
 }
@@ -188,6 +196,9 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
       const bool was_halted = guest.halted();
       svm::PhysicalEvents events;
       events.intr = physical || recorded;
+      if (!was_halted) {
+        if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
+      }
       step = guest.boundary(events, vcpu.environment);
       if (step.kind != StepKind::none && was_halted) {
         cpu.guest_charge(cpu.local() == halt_began ? cost_.t_halt_abort : cost_.t_halt_wake);

@@ -91,11 +91,14 @@ void Hypervisor::kick(Vcpu& target, PhysicalCpu& cpu, const Vcpu& sender) {
   if (target.polling) {
     if (target.wake_cause_cycles == 0) target.wake_cause_cycles = cpu.local() + 1;
     target.poll_event.notify(delay_until(target.pcpu->moment_of(cpu.local() + 1)));
+    cpu.notified_others();
     return;
   }
   if (target.mode == VcpuMode::in_guest) {
     target.mode = VcpuMode::exiting_guest;
-    if (target.pcpu != sender.pcpu) fabric->send(target.pcpu->index(), ArrivalKind::reschedule, cpu.local());
+    if (target.pcpu == sender.pcpu) return;
+    fabric->send(target.pcpu->index(), ArrivalKind::reschedule, cpu.local());
+    cpu.notified_others();
   }
 }
 

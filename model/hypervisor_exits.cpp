@@ -139,6 +139,7 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
   bool fault = false;
   std::uint64_t result = 0;
   if (apic::is_x2apic_msr(msr)) {
+    cpu.synchronise();
     const apic::RegisterRead read = vcpu.apic().read_msr(msr);
     fault = read.general_protection;
     result = read.value;

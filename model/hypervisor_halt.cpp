@@ -27,6 +27,7 @@ bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_hlt);
   skip_instruction(vcpu, cpu, 0);
   ++vcpu.stats.halt_exits;
+  cpu.synchronise();
   if (at_least(KernelGeneration::v6_12) && has_wake_event(vcpu)) return true;
   vcpu.mp_state = MpState::halted;
   return false;

@@ -1,5 +1,7 @@
 // Events into the guest: kvm_check_and_inject_events and what SVM adds (kvm-software.md 1.5).
 
+#include <utility>
+
 #include "model/hypervisor.hpp"
 #include "svm/intercept.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -43,7 +45,9 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (apic.deliverable() < 0) return;
   if (can_inject && interrupt_allowed(vcpu)) {
     cpu.charge(cost_.h_inject);
+    cpu.synchronise();
     vcpu.interrupt = {true, apic.acknowledge(), false};
+    vcpu.injected_ipi_sent_cycles = std::exchange(vcpu.ipi_sent_cycles[vcpu.interrupt.vector], 0);
     svm_inject_irq(vcpu, cpu, false);
     if (apic.deliverable() < 0) return;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apic/apic_registers.hpp"
 #include "model/hypervisor.hpp"
 #include "model/vm.hpp"
 #include "svm/intercept.hpp"
@@ -110,8 +111,7 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   set_guest_state(vcpu.vmcb.save, initial);
   vcpu.absent_pages = initial.absent_pages;
 
-  // Firmware has enabled the APIC (SVR bit 8).
-  static_cast<void>(vcpu.apic().write_msr(0x80f, 0x1ff));
+  static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
 
   Vm& vm = vcpu.vm;
   vm.iopm.fill(true);

@@ -61,6 +61,7 @@ void PhysicalCpu::run_threads() {
     }
     if (next_tick_ == never_cycles && settings_.tick_period_cycles != 0) {
       next_tick_ = (local_ / settings_.tick_period_cycles + 1) * settings_.tick_period_cycles;
+      look_ahead();
     }
     switch_to(*next);
     next->run(*this);
@@ -76,16 +77,23 @@ void PhysicalCpu::run_threads() {
 void PhysicalCpu::switch_to(HostThread& next) {
   account(CpuTime::host);
   if (current_ == &next) {
-    next.state = HostThread::State::running;
-    return;
+    if (!next.was_woken) {
+      next.state = HostThread::State::running;
+      return;
+    }
+    // It was woken while it was on its way out: out and in again, with nothing in between.
+    next.state = HostThread::State::blocked;
+    emit_switch(nullptr);
+    ++context_switches_;
+    current_ = nullptr;
   }
   emit_switch(&next);
-  charge(costs_.t_sched_in);
   ++context_switches_;
   current_ = &next;
   next.cpu_index = settings_.index;
-  next.state = HostThread::State::running;
+  next.state = HostThread::State::running;  // before time passes: nobody may wake it a second time
   next.was_woken = false;
+  charge(costs_.t_sched_in);
 }
 
 void PhysicalCpu::idle() {
@@ -158,6 +166,10 @@ void PhysicalCpu::after_wait() {
   // A notification that nobody waits for would only make other CPUs look busy; the inbox keeps what it stood
   // for.
   arrival_event_.cancel();
+  look_ahead();
+}
+
+void PhysicalCpu::look_ahead() {
   others_ = settings_.run_ahead ? earliest_pending() : 0;
   const std::uint64_t reach =
       others_ == never ? never_cycles : cycles_of(others_) + settings_.reaction_cycles;
@@ -252,6 +264,7 @@ void PhysicalCpu::poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& ev
 std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> PhysicalCpu::spent(
     std::uint64_t until) const {
   auto result = spent_;
+  until = std::min(until, settings_.end_cycles);
   if (until > accounted_) result[static_cast<std::size_t>(use_)] += until - accounted_;
   return result;
 }

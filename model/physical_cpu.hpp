@@ -60,6 +60,10 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     if (moment(local_, rank_) > others_) wait_until(moment(local_, rank_));
   }
 
+  /// To be called after something was notified that makes another process act: it may act earlier than we
+  /// knew.
+  void notified_others() { look_ahead(); }
+
   /// Guest mode: whether a physical interrupt is pending at the local clock.
   [[nodiscard]] bool interrupt_pending() {
     if (local_ >= horizon_) look_around();
@@ -92,8 +96,9 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
 
   /// From now on time goes to `use`.
   void account(CpuTime use) noexcept {
-    spent_[static_cast<std::size_t>(use_)] += local_ - accounted_;
-    accounted_ = local_;
+    const std::uint64_t now = std::min(local_, settings_.end_cycles);  // the last step may lead past the end
+    spent_[static_cast<std::size_t>(use_)] += now - accounted_;
+    accounted_ = now;
     use_ = use;
   }
 
@@ -126,6 +131,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   void wait_until(Moment until);
   void wait_for_arrival(Moment until);
   void after_wait();
+  void look_ahead();
   void look_around();
   [[nodiscard]] std::uint64_t guest_work_slow(std::uint64_t cycles);
   [[nodiscard]] std::uint64_t next_own() const noexcept;

@@ -156,11 +156,8 @@ RunResult Simulation::run() {
   // Wall time is reported, never used.
   const auto begin = std::chrono::steady_clock::now();
   machine.start();
-  if (machine.end_cycles() == never_cycles) {
-    sc_core::sc_start();
-  } else {
-    sc_core::sc_start(delay_until(moment(machine.end_cycles(), 0)));
-  }
+  // Every CPU finds the end of the run by its own clock, so that it is the same with run-ahead on and off.
+  sc_core::sc_start();
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   for (const auto& cpu : machine.cpus()) {
     if (cpu->failure()) std::rethrow_exception(cpu->failure());

@@ -72,6 +72,8 @@ class GuestCpu {
     return interrupt || (int_ctl_ & (v_nmi | v_nmi_mask)) == v_nmi;
   }
 
+  /// The guest has jumped since its last action: where it stands now, for events at the next boundary.
+  void set_rip(std::uint64_t rip) noexcept { rip_ = rip; }
   /// Ends the interrupt shadow inside a compute action, which stands for many instructions: its first one
   /// ends it.
   void end_shadow() noexcept { shadow_ = false; }

@@ -25,6 +25,7 @@ class RandomSource final : public workloads::WorkloadSource {
     workloads::InitialState state;
     state.rip = base;
     state.interrupts_enabled = true;
+    state.apic_svr = 0x1ff;
     return state;
   }
 

@@ -131,6 +131,8 @@ ReplaySource::ReplaySource(const ReplayWorkload& workload, std::size_t vcpu_inde
   }
   const ReplayVcpu& vcpu = workload.vcpus[vcpu_index];
   initial_ = vcpu.initial;
+  // A recording may begin long after its guest enabled the APIC; one that shows the write only repeats it.
+  initial_.apic_svr = 0x1ff;
   for (const auto& [vector, entry] : vcpu.handler_entry)
     entries_[vector] = entry;
   ReplayLayout(*this, workload, vcpu, tsc_hz == 0 ? workload.tsc_hz : tsc_hz);

@@ -1,0 +1,115 @@
+// The timing rule: running ahead, a second run, and other work in the process change nothing, to the cycle.
+
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "tests/model/model_fixture.hpp"
+#include "tests/model/random_source.hpp"
+
+namespace svmsim::model::test {
+
+namespace {
+
+struct Outcome {
+  std::vector<workloads::TraceEvent> events;
+  std::string json;
+};
+
+Outcome outcome(Scenario scenario, bool run_ahead, const SourceFactory& factory = {}) {
+  scenario.run.run_ahead = run_ahead;
+  Simulation simulation(scenario);
+  if (factory) simulation.set_source_factory(factory);
+  RecordingSink sink;
+  simulation.add_sink(sink);
+  RunResult result = simulation.run();
+  result.wall_time_s = 0.0;
+  result.scenario_json.clear();
+  return {std::move(sink.events), to_json(result)};
+}
+
+/// Where two runs part; "" when they do not.
+std::string difference(const Outcome& a, const Outcome& b) {
+  const std::size_t count = std::min(a.events.size(), b.events.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (same_event(a.events[i], b.events[i])) continue;
+    const auto text = [](const workloads::TraceEvent& event) {
+      return std::to_string(event.time) + " cpu" + std::to_string(event.cpu) + " " +
+             line_of(event, workloads::KernelGeneration::v6_12);
+    };
+    return "event " + std::to_string(i) + ": " + text(a.events[i]) + " against " + text(b.events[i]);
+  }
+  if (a.events.size() != b.events.size()) return "one run has more events";
+  std::istringstream left(a.json);
+  std::istringstream right(b.json);
+  std::string path;
+  for (std::string x, y; std::getline(left, x) && std::getline(right, y);) {
+    if (x != y) return path + x + " against " + y;
+    if (x.back() == '{') path += x;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("run-ahead changes no event of any built-in program") {
+  for (const auto& program : workloads::builtin_programs()) {
+    for (const char* kernel : {"6.1", "6.12", "6.18"}) {
+      CAPTURE(program.name);
+      CAPTURE(std::string(kernel));
+      std::vector<std::string> overrides{std::string("host.kernel=") + kernel, "host.pcpus=2",
+                                         "run.duration=400us", "host.hz=10000",
+                                         "vm.vcpus=" + std::to_string(program.vcpus)};
+      const Scenario scenario = scenario_of(program.name, overrides);
+      const Outcome ahead = outcome(scenario, true);
+      CHECK(ahead.events.size() > 10);
+      CHECK(difference(ahead, outcome(scenario, false)) == "");
+      CHECK(difference(ahead, outcome(scenario, true)) == "");
+    }
+  }
+}
+
+TEST_CASE("run-ahead changes no event of random guests on several CPUs") {
+  CHECK(rc::check("run-ahead is exact", [] {
+    const auto seed = *rc::gen::inRange<unsigned>(0, 1U << 20);
+    const auto pcpus = *rc::gen::inRange<unsigned>(1, 5);
+    const auto vcpus = *rc::gen::inRange<unsigned>(1, 6);
+    const auto hz = *rc::gen::element<unsigned>(0, 250, 10000);
+    const auto kernel = *rc::gen::element<std::string>("6.1", "6.12", "6.18");
+    const auto poll = *rc::gen::element<std::string>("0", "50000", "200000");
+    const auto ipi = *rc::gen::element<std::string>("1", "40", "900");
+    const auto step = *rc::gen::element<std::string>("1", "173");
+    Scenario scenario =
+        scenario_of("ping_pong", {"host.kernel=" + kernel, "host.pcpus=" + std::to_string(pcpus),
+                                  "host.hz=" + std::to_string(hz), "kvm.halt_poll_ns=" + poll,
+                                  "host.cost.t_ipi_hw=" + ipi, "host.cost.poll_step=" + step,
+                                  "run.duration=2ms", "vm.vcpus=" + std::to_string(std::max(vcpus, 2U))});
+    const SourceFactory factory = [seed](const VmConfig& vm, unsigned, unsigned vcpu) {
+      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, 400);
+    };
+    const Outcome ahead = outcome(scenario, true, factory);
+    RC_ASSERT(difference(ahead, outcome(scenario, false, factory)) == "");
+    RC_TAG(ahead.events.size() > 1000);
+  }));
+}
+
+TEST_CASE("events come out in order of time and CPU") {
+  const Outcome run =
+      outcome(scenario_of("ping_pong", {"host.pcpus=2", "vm.vcpus=2", "run.duration=1ms"}), true);
+  REQUIRE(run.events.size() > 100);
+  for (std::size_t i = 1; i < run.events.size(); ++i) {
+    const auto& a = run.events[i - 1];
+    const auto& b = run.events[i];
+    CHECK((a.time < b.time || (a.time == b.time && a.cpu <= b.cpu)));
+  }
+}
+
+TEST_CASE("a thousand simulations in one process give one result") {
+  const Scenario scenario = scenario_of("idle_hlt_test", {"vm.workload.iterations=10"});
+  const std::string first = outcome(scenario, true).json;
+  for (int i = 0; i < 1000; ++i)
+    REQUIRE(outcome(scenario, true).json == first);
+}
+
+}  // namespace svmsim::model::test
