@@ -16,20 +16,21 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 /// State in which the workload finds its vCPU at the first VMRUN.
 struct InitialState {
   std::uint64_t rip = 0;
-  bool interrupts_enabled = false;                   ///< RFLAGS.IF
-  std::uint64_t gdt_base = 0;                        ///< guest physical = linear
+  bool interrupts_enabled = false;  ///< RFLAGS.IF
+  std::uint64_t gdt_base = 0;       ///< guest physical = linear
   std::uint64_t idt_base = 0;
   std::uint16_t code_selector = 8;
-  std::uint32_t apic_svr = 0xff;                     ///< APIC_SPIV at hand-over; FFh is its reset value: APIC disabled
-  std::vector<std::uint64_t> absent_pages;           ///< guest physical pages whose first touch is an NPF
+  std::uint32_t apic_svr = 0xff;            ///< APIC_SPIV at hand-over; FFh is its reset value: APIC disabled
+  std::vector<std::uint64_t> absent_pages;  ///< guest physical pages whose first touch is an NPF
 };
 
 /// What one vCPU does next. The one interface behind programs, task sets and trace replay.
 ///
-/// A driver calls current(), executes it, and calls retire() once the action has completed, be it in guest mode or by
-/// emulation in the host. current() returns the same action until then: a faulting action is simply executed again.
-/// interrupt() suspends the current action and makes current() the first action of the vector's handler; when that
-/// handler's iret retires, current() is again what it was. Time is the guest's TSC in cycles.
+/// A driver calls current(), executes it, and calls retire() once the action has completed, be it in guest
+/// mode or by emulation in the host. current() returns the same action until then: a faulting action is
+/// simply executed again. interrupt() suspends the current action and makes current() the first action of the
+/// vector's handler; when that handler's iret retires, current() is again what it was. Time is the guest's
+/// TSC in cycles.
 class WorkloadSource {
  public:
   WorkloadSource() = default;
@@ -64,13 +65,15 @@ class WorkloadSource {
   virtual bool take_host_interrupt() { return false; }
   /// Takes a virtual interrupt of unknown sender that is due before the current action.
   virtual std::optional<std::uint8_t> take_external_interrupt() { return std::nullopt; }
-  /// Replays only: the recording begins inside the exit of the first action, so that its kvm_exit is not to be seen.
+  /// Replays only: the recording begins inside the exit of the first action, so that its kvm_exit is not to
+  /// be seen.
   [[nodiscard]] virtual bool begins_inside_exit() const { return false; }
 
   /// Figures of this vCPU so far; reading has no side effects.
   [[nodiscard]] virtual Metrics metrics() const = 0;
 
-  /// Why the workload ended early, in one sentence ("interrupt did not arrive in iteration 3"); "" if it did not.
+  /// Why the workload ended early, in one sentence ("interrupt did not arrive in iteration 3"); "" if it did
+  /// not.
   [[nodiscard]] virtual std::string failure() const { return {}; }
 };
 
