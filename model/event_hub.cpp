@@ -7,6 +7,7 @@ namespace svmsim::model {
 EventHub::EventHub(unsigned cpus, const std::vector<workloads::EventKind>& recorded) : pending_(cpus) {
   for (const workloads::EventKind kind : recorded)
     recorded_ |= std::uint64_t{1} << static_cast<unsigned>(kind);
+  traced_ = recorded_;
 }
 
 void EventHub::flush(std::uint64_t until_cycles) {

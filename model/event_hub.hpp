@@ -14,10 +14,17 @@ class EventHub {
  public:
   EventHub(unsigned cpus, const std::vector<workloads::EventKind>& recorded);
 
-  void add_sink(EventSink& sink) { sinks_.push_back(&sink); }
+  void add_sink(EventSink& sink) {
+    sinks_.push_back(&sink);
+    traced_ = ~std::uint64_t{0};
+  }
 
   /// Whether events have to be built at all.
   [[nodiscard]] bool active() const noexcept { return !sinks_.empty(); }
+  /// Whether a trace point of this kind has anything to do: the one test on the hot path.
+  [[nodiscard]] bool traced(workloads::EventKind kind) const noexcept {
+    return ((traced_ >> static_cast<unsigned>(kind)) & 1U) != 0;
+  }
   /// Whether recording this kind costs t_trace (host.tracepoints).
   [[nodiscard]] bool recorded(workloads::EventKind kind) const noexcept {
     return ((recorded_ >> static_cast<unsigned>(kind)) & 1U) != 0;
@@ -38,7 +45,8 @@ class EventHub {
   static constexpr std::size_t flush_threshold = 4096;
 
   std::vector<EventSink*> sinks_;
-  std::uint64_t recorded_ = 0;
+  std::uint64_t recorded_ = 0;                               // bit per kind
+  std::uint64_t traced_ = 0;                                 // bit per kind: recorded, or somebody listens
   std::vector<std::vector<workloads::TraceEvent>> pending_;  // by CPU
   std::size_t count_ = 0;
   std::vector<workloads::TraceEvent> merged_;

@@ -1,5 +1,7 @@
 #include "model/hypervisor.hpp"
 
+#include <utility>
+
 #include "svm/exit_code.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -35,7 +37,7 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     }
     vcpu.requests &= ~request::unblock;
     cpu.synchronise();
-    if (scheduler->need_resched(cpu.index())) return;
+    if (cpu.need_resched()) return;
   }
 }
 
@@ -50,22 +52,25 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
 
 // vcpu_enter_guest.
 void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
-  if (vcpu.external_causes) take_external_interrupts(vcpu);
   cpu.synchronise();
+  if (vcpu.external_causes) take_external_interrupts(vcpu);
   if ((vcpu.requests & request::event) != 0) {
     vcpu.requests &= ~request::event;
     ++vcpu.stats.req_event;
     check_and_inject_events(vcpu, cpu);
+    cpu.synchronise();
     update_cr8_intercept(vcpu);
   }
   cpu.synchronise();
   vcpu.mode = VcpuMode::in_guest;
-  if (vcpu.requests != 0 || scheduler->need_resched(cpu.index())) {
+  if (vcpu.requests != 0 || cpu.need_resched()) {
     // The lost-kick guard: a request that came since must not wait for the next exit.
     vcpu.mode = VcpuMode::outside_guest;
+    vcpu.force_immediate_exit = false;
     cancel_injection(vcpu);
     return;
   }
+  if (vcpu.force_immediate_exit) vcpu.requests |= request::event;
   Fastpath fastpath = Fastpath::none;
   std::uint64_t loop_cycles = cost_.t_fastpath_loop;
   for (;;) {
@@ -78,7 +83,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     if (fastpath != Fastpath::reenter) break;
     cpu.charge(cost_.t_fastpath_loop);
     cpu.synchronise();
-    if (vcpu.requests != 0 || vcpu.mode == VcpuMode::exiting_guest || scheduler->need_resched(cpu.index())) {
+    if (vcpu.requests != 0 || vcpu.mode == VcpuMode::exiting_guest || cpu.need_resched()) {
       fastpath = Fastpath::handled;
       loop_cycles = 0;
       break;
@@ -114,9 +119,18 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (vcpu.state == HostThread::State::ended) return;
   cpu.charge(t_world_exit_);
   const std::uint8_t v_tpr = svm::int_ctl::v_tpr(vcpu.vmcb.control.int_ctl);
-  if (v_tpr != vcpu.apic().cr8()) vcpu.apic().set_cr8(v_tpr);
+  if (v_tpr != vcpu.apic().cr8()) set_tpr(vcpu, cpu, static_cast<std::uint8_t>(v_tpr << 4));
   if (kernel_ != KernelGeneration::v6_1) trace_exit(vcpu, cpu);
   complete_interrupts(vcpu);
+}
+
+void Hypervisor::record(PhysicalCpu& cpu, const Vcpu& vcpu, EventKind kind,
+                        const std::array<std::uint64_t, 8>& fields) {
+  if (events_.active()) {
+    events_.push({cpu.local(), kind, 0, static_cast<std::int32_t>(cpu.index()), vcpu.tid,
+                  static_cast<std::int32_t>(vcpu.index), fields});
+  }
+  if (events_.recorded(kind)) cpu.charge(cost_.t_trace);
 }
 
 void Hypervisor::trace_entry(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -129,7 +143,8 @@ void Hypervisor::trace_entry(Vcpu& vcpu, PhysicalCpu& cpu) {
   }
   const bool injects = (control.event_inj & svm::event_inj::valid) != 0;
   trace(cpu, vcpu, EventKind::kvm_entry, vcpu.vmcb.save.rip,
-        injects ? control.event_inj | std::uint64_t{control.event_inj_err} << 32 : 0, 0);
+        injects ? control.event_inj | std::uint64_t{control.event_inj_err} << 32 : 0,
+        vcpu.force_immediate_exit);
 }
 
 void Hypervisor::trace_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -175,6 +190,7 @@ bool Hypervisor::external_cause(Vcpu& vcpu) {
 }
 
 void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.synchronise();
   vcpu.ended_cycles = cpu.local();
   vcpu.state = HostThread::State::ended;
 }
@@ -183,6 +199,8 @@ void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   svm::GuestCpu& guest = vcpu.guest;
   svm::Step step = guest.vmrun(vcpu.vmcb, true, vcpu.environment);
+  // A reschedule IPI to the own pCPU, sent with interrupts off, ends guest mode right after the injection.
+  bool self_ipi = std::exchange(vcpu.force_immediate_exit, false);
   if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
   std::uint64_t halt_began = 0;
   while (step.kind != StepKind::vmexit) {
@@ -192,10 +210,11 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
       return;
     }
     const bool recorded = vcpu.external_causes && external_cause(vcpu);
-    if (physical || recorded || guest.event_possible()) {
+    if (physical || recorded || self_ipi || guest.event_possible()) {
       const bool was_halted = guest.halted();
       svm::PhysicalEvents events;
-      events.intr = physical || recorded;
+      events.intr = physical || recorded || self_ipi;
+      self_ipi = false;
       if (!was_halted) {
         if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
       }
@@ -212,6 +231,8 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     }
     const svm::GuestAction* action = vcpu.source->current();
     if (action == nullptr) {
+      cpu.synchronise();
+      if (cpu.interrupt_pending()) continue;
       end_vcpu(vcpu, cpu);
       return;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <systemc>
@@ -34,6 +35,8 @@ class Hypervisor : public sc_core::sc_module {
   /// The vCPU thread in KVM_RUN, on `cpu`: until it blocks, must reschedule, or ends.
   void vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu);
 
+  /// The end of the warm-up for a vCPU: what it has counted so far is set aside. A second call does nothing.
+  static void end_warmup(Vcpu& vcpu);
   /// From that cycle on statistics count; what came before is warm-up.
   void set_warmup(std::uint64_t cycles) { warmup_cycles_ = cycles; }
   /// Called about every 65536 exits with the local clock; may throw to stop the run.
@@ -57,7 +60,6 @@ class Hypervisor : public sc_core::sc_module {
   static void take_external_interrupts(Vcpu& vcpu);
   [[nodiscard]] static bool external_cause(Vcpu& vcpu);
   void end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu);
-  void end_warmup(Vcpu& vcpu);
 
   // hypervisor_inject.cpp: events into the guest.
   void check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -72,6 +74,7 @@ class Hypervisor : public sc_core::sc_module {
 
   // hypervisor_exits.cpp: what an exit needs.
   [[nodiscard]] Fastpath exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] bool icr_fastpath_takes(const apic::IcrCommand& command) const;
   void handle_exit(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_msr(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_io(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -85,8 +88,10 @@ class Hypervisor : public sc_core::sc_module {
   void user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason);
 
   // hypervisor_apic.cpp: the emulated local APIC and delivery.
-  void apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value);
-  void send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command);
+  static void set_tpr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t tpr);
+  void apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value,
+                      bool fastpath = false);
+  void send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command, bool fastpath);
   void deliver_interrupt(Vcpu& sender, PhysicalCpu& cpu, Vcpu& target, const apic::IcrCommand& command);
   void kick(Vcpu& target, PhysicalCpu& cpu, const Vcpu& sender);
 
@@ -102,17 +107,10 @@ class Hypervisor : public sc_core::sc_module {
   /// A trace point: builds the event if somebody listens, and charges its recording after its time stamp.
   template <typename... Fields>
   void trace(PhysicalCpu& cpu, const Vcpu& vcpu, workloads::EventKind kind, Fields... fields) {
-    if (events_.active()) {
-      events_.push({cpu.local(),
-                    kind,
-                    0,
-                    static_cast<std::int32_t>(cpu.index()),
-                    vcpu.tid,
-                    static_cast<std::int32_t>(vcpu.index),
-                    {static_cast<std::uint64_t>(fields)...}});
-    }
-    if (events_.recorded(kind)) cpu.charge(cost_.t_trace);
+    if (events_.traced(kind)) record(cpu, vcpu, kind, {static_cast<std::uint64_t>(fields)...});
   }
+  void record(PhysicalCpu& cpu, const Vcpu& vcpu, workloads::EventKind kind,
+              const std::array<std::uint64_t, 8>& fields);
 
   [[nodiscard]] bool at_least(workloads::KernelGeneration kernel) const noexcept { return kernel_ >= kernel; }
 

@@ -11,8 +11,11 @@ namespace svmsim::model {
 using workloads::EventKind;
 using workloads::KernelGeneration;
 
-void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value) {
+void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value,
+                                bool fastpath) {
   const std::uint32_t offset = apic::x2apic_offset(msr);
+  cpu.synchronise();
+  const std::uint8_t old_ppr = vcpu.apic().ppr();
   const apic::RegisterWrite write = vcpu.apic().write_msr(msr, value);
   switch (write.effect) {
     case apic::WriteEffect::general_protection:
@@ -23,17 +26,20 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
     case apic::WriteEffect::ipi:
     case apic::WriteEffect::ipi_refused:
       cpu.charge(cost_.h_icr);
-      send_ipi(vcpu, cpu, write.command);
-      trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
+      // The ICR is written after its IPI was sent; SELF_IPI is an ordinary register, traced before its
+      // effect.
+      if (msr == apic::msr_x2apic_self_ipi) trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
+      send_ipi(vcpu, cpu, write.command, fastpath);
+      if (msr != apic::msr_x2apic_self_ipi) trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       break;
     case apic::WriteEffect::eoi:
       cpu.charge(cost_.h_eoi);
       trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       trace(cpu, vcpu, EventKind::kvm_eoi, vcpu.index, write.eoi.vector);
-      vcpu.requests |= request::event;
+      if (write.eoi.vector >= 0) vcpu.requests |= request::event;
       break;
     case apic::WriteEffect::priority:
-      vcpu.requests |= request::event;
+      if (vcpu.apic().ppr() < old_ppr && vcpu.apic().deliverable() >= 0) vcpu.requests |= request::event;
       [[fallthrough]];
     case apic::WriteEffect::stored:
       cpu.charge(cost_.h_msr);
@@ -43,8 +49,17 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
   trace(cpu, vcpu, EventKind::kvm_msr, 1, msr, value, 0);
 }
 
-// kvm_apic_send_ipi. Mainline prints the IPI after its delivery, older kernels before (lab README).
-void Hypervisor::send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command) {
+// apic_set_tpr, apic_update_ppr: only a lower PPR that frees a vector asks for an injection.
+void Hypervisor::set_tpr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t tpr) {
+  cpu.synchronise();
+  const std::uint8_t old_ppr = vcpu.apic().ppr();
+  vcpu.apic().set_tpr(tpr);
+  if (vcpu.apic().ppr() < old_ppr && vcpu.apic().deliverable() >= 0) vcpu.requests |= request::event;
+}
+
+// kvm_apic_send_ipi prints the IPI before its delivery; mainline's fastpath delivers first (recordings a1 and
+// b1 of kernel 6.18).
+void Hypervisor::send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command, bool fastpath) {
   if (command.delivery != apic::DeliveryMode::fixed && !command.init_deassert()) {
     throw UserError(
         Problem{"", 0, sender.vm.name,
@@ -52,7 +67,7 @@ void Hypervisor::send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand
                             sender.index, delivery_mode_text(command.delivery), sender.vmcb.save.rip),
                 "Fixed"});
   }
-  const bool before = kernel_ < KernelGeneration::v6_18;
+  const bool before = !(fastpath && at_least(KernelGeneration::v6_18));
   if (before) trace(cpu, sender, EventKind::kvm_apic_ipi, command.low(), command.destination);
   cpu.synchronise();
   if (command.delivery == apic::DeliveryMode::fixed) {

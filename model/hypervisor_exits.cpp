@@ -26,6 +26,7 @@ constexpr std::uint32_t msr_pat = 0x277;
 constexpr std::uint32_t msr_efer = 0xc0000080;
 constexpr std::uint64_t apic_base_x2apic_enabled = 0xfee00c00;
 constexpr std::uint64_t enosys = 1000;
+constexpr std::uint32_t hypercall_vapic_poll_irq = 1;
 
 // Ports that KVM's interrupt controllers and timer answer in the kernel (arch/x86/kvm/i8259.c, i8254.c).
 bool in_kernel_port(std::uint32_t port) {
@@ -47,7 +48,9 @@ bool in_kernel_port(std::uint32_t port) {
 // kvm_skip_emulated_instruction: rIP moves on and the shadow ends; for the workload the action has completed.
 void Hypervisor::skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t result) {
   svm::Vmcb& vmcb = vcpu.vmcb;
-  vmcb.save.rip = vmcb.control.next_rip;
+  // Without NRIPS the kernel decodes the instruction for its length.
+  const std::uint64_t next = vmcb.control.next_rip;
+  vmcb.save.rip = next != 0 ? next : vmcb.save.rip + vcpu.source->current()->length;
   vmcb.control.int_state &= ~svm::int_state::interrupt_shadow;
   vcpu.source->retire(cpu.local(), result);
 }
@@ -65,14 +68,20 @@ Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
     return Fastpath::none;
   }
   const apic::IcrCommand command = apic::IcrCommand::from_x2apic(action.operand[0]);
-  if (command.shorthand != apic::Shorthand::none ||
-      command.destination_mode != apic::DestinationMode::physical ||
-      command.delivery != apic::DeliveryMode::fixed || command.destination == apic::x2apic_broadcast) {
-    return Fastpath::none;
-  }
-  apic_write_msr(vcpu, cpu, action.number, action.operand[0]);
+  if (!icr_fastpath_takes(command)) return Fastpath::none;
+  apic_write_msr(vcpu, cpu, action.number, action.operand[0], true);
   skip_instruction(vcpu, cpu, 0);
   return at_least(KernelGeneration::v6_12) ? Fastpath::reenter : Fastpath::handled;
+}
+
+// handle_fastpath_set_x2apic_icr_irqoff: a physical unicast; mainline also takes logical destinations and the
+// self shorthand.
+bool Hypervisor::icr_fastpath_takes(const apic::IcrCommand& command) const {
+  if (command.delivery != apic::DeliveryMode::fixed) return false;
+  const bool unicast =
+      command.shorthand == apic::Shorthand::none && command.destination != apic::x2apic_broadcast;
+  if (at_least(KernelGeneration::v6_18)) return unicast || command.shorthand == apic::Shorthand::self;
+  return unicast && command.destination_mode == apic::DestinationMode::physical;
 }
 
 void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -143,7 +152,9 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
     const apic::RegisterRead read = vcpu.apic().read_msr(msr);
     fault = read.general_protection;
     result = read.value;
-    if (!fault) trace(cpu, vcpu, EventKind::kvm_apic, 0, apic::x2apic_offset(msr), result);
+    // kvm_x2apic_msr_read takes the ICR from the page without an event.
+    if (!fault && msr != apic::msr_x2apic_icr)
+      trace(cpu, vcpu, EventKind::kvm_apic, 0, apic::x2apic_offset(msr), result);
   } else {
     switch (msr) {
       case msr_tsc:
@@ -212,14 +223,15 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
   skip_instruction(vcpu, cpu, result.eax);
 }
 
-// kvm_emulate_hypercall: none is modelled yet, so every number is unknown (-KVM_ENOSYS).
+// kvm_emulate_hypercall: of the numbers only KVM_HC_VAPIC_POLL_IRQ, which does nothing, is modelled yet;
+// every other one is unknown (-KVM_ENOSYS).
 void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_vmmcall);
   const svm::GuestAction& action = *vcpu.source->current();
   trace(cpu, vcpu, EventKind::kvm_hypercall, action.number, action.operand[0], action.operand[1],
         action.operand[2], action.operand[3]);
   ++vcpu.stats.hypercalls;
-  skip_instruction(vcpu, cpu, 0 - enosys);
+  skip_instruction(vcpu, cpu, action.number == hypercall_vapic_poll_irq ? 0 : 0 - enosys);
 }
 
 void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -241,8 +253,7 @@ void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::handle_cr8(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_msr);
   const svm::GuestAction& action = *vcpu.source->current();
-  vcpu.apic().set_cr8(static_cast<std::uint8_t>(action.operand[0] & 0xf));
-  vcpu.requests |= request::event;
+  set_tpr(vcpu, cpu, static_cast<std::uint8_t>((action.operand[0] & 0xf) << 4));
   skip_instruction(vcpu, cpu, 0);
 }
 

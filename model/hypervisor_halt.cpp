@@ -81,7 +81,7 @@ bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
     woken = has_wake_event(vcpu);
     vcpu.halt.poll_end_cycles = cpu.local();
     if (woken || cpu.local() >= stop || cpu.at_end()) break;
-    if (!scheduler->single_task_running(cpu.index()) || scheduler->need_resched(cpu.index())) break;
+    if (!scheduler->single_task_running(cpu.index()) || cpu.need_resched()) break;
     cpu.poll_wait(stop, vcpu.poll_event);
     cpu.take_interrupts();
   }

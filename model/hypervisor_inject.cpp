@@ -42,13 +42,20 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
     can_inject = false;
   }
   apic::LocalApic& apic = vcpu.apic();
+  cpu.synchronise();
   if (apic.deliverable() < 0) return;
-  if (can_inject && interrupt_allowed(vcpu)) {
+  if (!can_inject) {
+    // -EBUSY: exit again as soon as the present event is injected, and look then.
+    vcpu.force_immediate_exit = true;
+    return;
+  }
+  if (interrupt_allowed(vcpu)) {
     cpu.charge(cost_.h_inject);
     cpu.synchronise();
     vcpu.interrupt = {true, apic.acknowledge(), false};
     vcpu.injected_ipi_sent_cycles = std::exchange(vcpu.ipi_sent_cycles[vcpu.interrupt.vector], 0);
     svm_inject_irq(vcpu, cpu, false);
+    cpu.synchronise();
     if (apic.deliverable() < 0) return;
   }
   enable_irq_window(vcpu, cpu);

@@ -48,7 +48,7 @@ void set_guest_state(svm::VmcbSave& save, const workloads::InitialState& initial
 
 }  // namespace
 
-const std::array<std::uint32_t, 13>& passed_through_msr_list();
+const std::array<std::uint32_t, 12>& passed_through_msr_list();
 
 void Hypervisor::create_vcpu(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
@@ -88,6 +88,19 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
                                     svm::exception_intercept(18)}) {
     set_intercept(control, intercept, true);
   }
+  for (unsigned bit = 0x20; bit < 0x40; ++bit)
+    set_intercept(control, static_cast<Intercept>(bit), true);  // all DRs
+  set_intercept(control, Intercept::write_cr8, true);
+  if (features.has(svm::Feature::vgif)) {
+    set_intercept(control, Intercept::stgi, false);
+    set_intercept(control, Intercept::clgi, false);
+  }
+  if (features.has(svm::Feature::vls)) {
+    set_intercept(control, Intercept::vmload, false);
+    set_intercept(control, Intercept::vmsave, false);
+    control.virt_ext |= svm::virt_ext::vls;
+  }
+  if (at_least(workloads::KernelGeneration::v6_18)) set_intercept(control, Intercept::icebp, true);
   // Idle HLT replaces the HLT intercept wherever the CPU has it (6.6); kvm.idle_hlt is the series applied or
   // not.
   const bool idle_hlt = kvm_.idle_hlt && features.has(svm::Feature::idle_hlt);

@@ -63,7 +63,8 @@ class HostSchedulerInterface : public virtual sc_core::sc_interface {
   virtual void requeue(HostThread& thread) = 0;
   /// The periodic tick of a busy pCPU.
   virtual void tick(unsigned cpu) = 0;
-  [[nodiscard]] virtual bool need_resched(unsigned cpu) const = 0;
+  /// TIF_NEED_RESCHED of the pCPU; the reference stays valid, so that a CPU asks for it once.
+  [[nodiscard]] virtual const bool& need_resched(unsigned cpu) const = 0;
   /// Whether the running thread is the only runnable one of the pCPU (KVM stops halt polling otherwise).
   [[nodiscard]] virtual bool single_task_running(unsigned cpu) const = 0;
 };

@@ -12,7 +12,7 @@ namespace {
 
 std::uint64_t end_of_run(const Scenario& scenario) {
   if (!scenario.run.duration_ns) return never_cycles;
-  return ns_to_cycles(scenario.run.warmup_ns + *scenario.run.duration_ns, scenario.host.tsc_hz);
+  return ns_to_cycles(*scenario.run.duration_ns, scenario.host.tsc_hz);
 }
 
 PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std::uint64_t end_cycles) {
@@ -23,6 +23,7 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
   settings.tick_period_cycles = host.hz == 0 ? 0 : host.tsc_hz / host.hz;
   settings.reaction_cycles = std::max<std::uint64_t>(host.cost.t_ipi_hw, 1);
   settings.end_cycles = end_cycles;
+  settings.warmup_cycles = ns_to_cycles(scenario.run.warmup_ns, host.tsc_hz);
   // The shallowest state of the list until the governors are modelled.
   settings.idle_wake_cycles =
       host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);

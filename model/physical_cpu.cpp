@@ -43,6 +43,7 @@ PhysicalCpu::PhysicalCpu(const sc_core::sc_module_name& name, const Settings& se
 
 void PhysicalCpu::main() {
   try {
+    need_resched_ = &scheduler->need_resched(settings_.index);
     wait_until(moment(0, rank_));
     run_threads();
   } catch (...) {
@@ -265,7 +266,15 @@ std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> PhysicalCpu:
     std::uint64_t until) const {
   auto result = spent_;
   until = std::min(until, settings_.end_cycles);
-  if (until > accounted_) result[static_cast<std::size_t>(use_)] += until - accounted_;
+  const auto current = static_cast<std::size_t>(use_);
+  if (until > accounted_) result[current] += until - accounted_;
+  if (accounted_ >= settings_.warmup_cycles) {
+    for (std::size_t i = 0; i < result.size(); ++i)
+      result[i] -= warmup_spent_[i];
+  } else {
+    result = {};
+    if (until > settings_.warmup_cycles) result[current] = until - settings_.warmup_cycles;
+  }
   return result;
 }
 

@@ -34,6 +34,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     std::uint64_t tick_period_cycles = 0;  ///< 0 = no tick
     std::uint64_t reaction_cycles = 1;     ///< L: least latency from another CPU's action to an effect here
     std::uint64_t end_cycles = never_cycles;  ///< end of the run
+    std::uint64_t warmup_cycles = 0;          ///< what was spent before counts for nothing
     std::uint64_t idle_wake_cycles = 0;       ///< exit latency of the idle state
   };
 
@@ -47,6 +48,9 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   [[nodiscard]] unsigned index() const noexcept { return settings_.index; }
   [[nodiscard]] std::uint64_t local() const noexcept { return local_; }
   [[nodiscard]] bool at_end() const noexcept { return local_ >= settings_.end_cycles; }
+
+  /// Whether the scheduler wants this pCPU back. The caller has synchronised.
+  [[nodiscard]] bool need_resched() const noexcept { return *need_resched_; }
 
   /// Private work of the host that no interrupt can cut short.
   void charge(std::uint64_t cycles) {
@@ -97,15 +101,19 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// From now on time goes to `use`.
   void account(CpuTime use) noexcept {
     const std::uint64_t now = std::min(local_, settings_.end_cycles);  // the last step may lead past the end
+    if (accounted_ < settings_.warmup_cycles && now >= settings_.warmup_cycles) end_warmup();
     spent_[static_cast<std::size_t>(use_)] += now - accounted_;
     accounted_ = now;
     use_ = use;
   }
 
-  /// Cycles by use up to now, capped at the end of the run.
+  /// Cycles by use from the end of the warm-up up to `until`, capped at the end of the run.
   [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent(
       std::uint64_t until) const;
-  [[nodiscard]] std::uint64_t context_switches() const noexcept { return context_switches_; }
+  [[nodiscard]] std::uint64_t context_switches() const noexcept {
+    const bool warm = accounted_ >= settings_.warmup_cycles;
+    return warm ? context_switches_ - warmup_switches_ : 0;
+  }
   /// Cycles spent leaving the idle state before the current thread ran; counted once.
   [[nodiscard]] std::uint64_t take_idle_exit_cycles() noexcept { return std::exchange(last_idle_exit_, 0); }
 
@@ -124,7 +132,14 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   void post(const Arrival& arrival) override;
 
  private:
+  using Spent = std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)>;
+
   void main();
+  void end_warmup() noexcept {
+    warmup_spent_ = spent_;
+    warmup_spent_[static_cast<std::size_t>(use_)] += settings_.warmup_cycles - accounted_;
+    warmup_switches_ = context_switches_;
+  }
   void run_threads();
   void idle();
   void switch_to(HostThread& next);
@@ -153,10 +168,13 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   std::vector<Arrival> inbox_;  // heap, earliest first
 
   HostThread* current_ = nullptr;
+  const bool* need_resched_ = nullptr;
   CpuTime use_ = CpuTime::idle;
   std::uint64_t accounted_ = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent_{};
   std::uint64_t context_switches_ = 0;
+  Spent warmup_spent_{};
+  std::uint64_t warmup_switches_ = 0;
   std::uint64_t last_idle_exit_ = 0;
   std::exception_ptr failure_;
 };

@@ -113,12 +113,6 @@ unsigned recorded_vcpus(const ReplayWorkload& workload, unsigned vm) {
   return static_cast<unsigned>(vcpus);
 }
 
-// A HLT that left its exit says that HLT was intercepted; anything else fits idle HLT as well.
-bool recorded_idle_hlt(const Recording& recording) {
-  if (recording.exits.count("idle-halt") != 0) return true;
-  return recording.exits.count("hlt") == 0;
-}
-
 /// The settings that the recording shows, as a scenario: its kernel, no tick (host interrupts are replayed as
 /// recorded), a pCPU per vCPU.
 Json recorded_settings(const std::string& path, const Recording& recording) {
@@ -136,7 +130,7 @@ Json recorded_settings(const std::string& path, const Recording& recording) {
   scenario["host"] = {{"kernel", std::string(workloads::kernel_name(recording.workload.kernel))},
                       {"hz", 0},
                       {"pcpus", pcpus}};
-  scenario["kvm"] = {{"idle_hlt", recorded_idle_hlt(recording)}};
+  scenario["kvm"] = {{"idle_hlt", recording.workload.idle_hlt.value_or(true)}};
   scenario["vm"] = vms;
   return scenario;
 }

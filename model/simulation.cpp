@@ -96,8 +96,9 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
   const std::uint64_t end = end_of(machine);
   result.sim_cycles = end > warmup ? end - warmup : 0;
   for (const auto& vcpu : machine.vcpus()) {
-    VcpuStats stats = vcpu->stats;
-    if (vcpu->warm) stats -= vcpu->stats_at_warmup;
+    // One that has not run since its warm-up ended has nothing to show.
+    if (warmup != 0) Hypervisor::end_warmup(*vcpu);
+    const VcpuStats stats = vcpu->stats - vcpu->stats_at_warmup;
     result.vcpus.push_back({vcpu->vm.name, vcpu->index, vcpu->exits.rows(), stats});
     result.wakeup_latency += vcpu->wakeup_latency;
     result.ipi_latency += vcpu->ipi_latency;

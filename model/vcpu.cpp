@@ -12,9 +12,9 @@ namespace svmsim::model {
 namespace {
 
 // MSRs that KVM leaves to the guest (svm.c, direct_access_msrs), as far as they are plain storage.
-constexpr std::array<std::uint32_t, 13> passed_through{
-    0xc0000081, 0xc0000100, 0xc0000101, 0xc0000102, 0xc0000082, 0xc0000083, 0xc0000084,
-    0x174,      0x175,      0x176,      0x48,       0x49,       0xc0000103};
+constexpr std::array<std::uint32_t, 12> passed_through{0xc0000081, 0xc0000100, 0xc0000101, 0xc0000102,
+                                                       0xc0000082, 0xc0000083, 0xc0000084, 0x174,
+                                                       0x175,      0x176,      0x48,       0x49};
 
 int passed_through_index(std::uint32_t msr) {
   const auto* found = std::find(passed_through.begin(), passed_through.end(), msr);
@@ -23,7 +23,7 @@ int passed_through_index(std::uint32_t msr) {
 
 }  // namespace
 
-const std::array<std::uint32_t, 13>& passed_through_msr_list() {
+const std::array<std::uint32_t, 12>& passed_through_msr_list() {
   return passed_through;
 }
 

@@ -100,7 +100,8 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   PhysicalCpu* pcpu = nullptr;
   VcpuMode mode = VcpuMode::outside_guest;
   MpState mp_state = MpState::runnable;
-  std::uint32_t requests = 0;
+  std::uint32_t requests = request::event;  // kvm_vcpu_reset
+  bool force_immediate_exit = false;        ///< an event has to wait for what is injected now
   struct QueuedInterrupt {
     bool injected = false;
     std::uint8_t vector = 0;

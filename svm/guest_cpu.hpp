@@ -13,6 +13,7 @@
 #include "svm/processor_limits.hpp"
 #include "svm/vmcb.hpp"
 #include "svm/vmcb_bits.hpp"
+#include "svm/vmrun_checks.hpp"
 
 namespace svmsim::svm {
 
@@ -163,6 +164,8 @@ class GuestCpu {
   bool host_if_ = false;
   bool nmi_masked_ = false;  ///< the guest took a physical NMI and has not executed IRET
   bool has_nrips_ = false;
+  bool has_legal_inputs_ = false;
+  VmrunInputs legal_inputs_;  ///< of the last VMRUN whose state was legal
   PauseFilter pause_filter_;
   std::vector<Frame> frames_;
   FeatureSet features_;

@@ -30,7 +30,16 @@ GuestCpu::GuestCpu(FeatureSet features, Knobs knobs, ProcessorLimits limits)
 
 Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   if (vmcb_ != nullptr) throw InternalError("VMRUN while the GuestCpu is in guest mode");
-  if (!vmrun_legal(vmcb, features_, knobs_, limits_)) return invalid_exit(vmcb);
+  const VmrunInputs inputs = VmrunInputs::of(vmcb);
+  if (!has_legal_inputs_ || !(inputs == legal_inputs_)) {
+    if (!vmrun_state_legal(vmcb, features_, knobs_, limits_)) return invalid_exit(vmcb);
+    legal_inputs_ = inputs;
+    has_legal_inputs_ = true;
+  }
+  if ((vmcb.control.event_inj & event_inj::valid) != 0 &&
+      !vmrun_injection_legal(vmcb, features_, knobs_, limits_)) {
+    return invalid_exit(vmcb);
+  }
 
   VmcbControl& control = vmcb.control;
   const VmcbSave& save = vmcb.save;

@@ -137,21 +137,48 @@ constexpr std::array<RuleViolation, rule_count> rule_texts{{
     {"15.34.3", "SEV is enabled with an ASID above the highest encrypted ASID"},
 }};
 
-/// The failed rules, bit n for rule n. Both the check that VMRUN makes and the names come from here.
-[[nodiscard]] std::uint64_t failed_rules(const Context& c) noexcept {
+[[nodiscard]] constexpr std::uint64_t bit_of(Rule number, bool violated) noexcept {
+  return violated ? std::uint64_t{1} << static_cast<unsigned>(number) : 0;
+}
+
+[[nodiscard]] constexpr bool in_long_mode(const VmcbSave& save) noexcept {
+  return (save.efer & efer::lme) != 0 && (save.cr0 & cr0::pg) != 0;
+}
+
+/// The failed rules about EVENTINJ, bit n for rule n.
+[[nodiscard]] std::uint64_t failed_injection_rules(const Context& c) noexcept {
+  const std::uint32_t event = c.control.event_inj;
+  if ((event & event_inj::valid) == 0) return 0;
+  const std::uint32_t type = event_inj::type(event);
+  const std::uint8_t vector = event_inj::vector(event);
+  const bool exception = type == event_inj::type_exception;
+  std::uint64_t failed = bit_of(Rule::injects_reserved_type, type == 1 || type > event_inj::type_soft);
+  failed |= bit_of(Rule::injects_no_exception, exception && !is_exception(vector));
+  // BOUND and INTO do not exist in 64-bit mode.
+  failed |= bit_of(Rule::injects_impossible_exception,
+                   exception && in_long_mode(c.save) && (c.save.cs.attrib & segment_attrib::long_mode) != 0 &&
+                       (vector == exception_vector::bound_range || vector == exception_vector::overflow));
+  // Its return address is the nRIP field.
+  failed |= bit_of(Rule::injects_soft_without_nrips,
+                   type == event_inj::type_soft && !c.features.has(Feature::nrips));
+  failed |= bit_of(Rule::sev_es_injection, c.sev_es() && (type == event_inj::type_soft ||
+                                                          (exception && (vector == 3 || vector == 4))));
+  return failed;
+}
+
+/// The other failed rules. Whatever this reads of the VMCB is in VmrunInputs.
+[[nodiscard]] std::uint64_t failed_state_rules(const Context& c) noexcept {
   constexpr std::uint64_t upper_half = 0xffff'ffff'0000'0000;
   constexpr std::uint16_t l_and_d = segment_attrib::long_mode | segment_attrib::default_size;
   const VmcbControl& control = c.control;
   const VmcbSave& save = c.save;
   const std::uint64_t limit = c.limits.physical_limit();
   const std::uint64_t msrpm = page_of(control.msrpm_base_pa);
-  const bool long_mode = (save.efer & efer::lme) != 0 && (save.cr0 & cr0::pg) != 0;
+  const bool long_mode = in_long_mode(save);
   const bool pae = (save.cr4 & cr4::pae) != 0;
 
   std::uint64_t failed = 0;
-  const auto rule = [&failed](Rule number, bool violated) {
-    if (violated) failed |= std::uint64_t{1} << static_cast<unsigned>(number);
-  };
+  const auto rule = [&failed](Rule number, bool violated) { failed |= bit_of(number, violated); };
   rule(Rule::svme_clear, (save.efer & efer::svme) == 0);
   rule(Rule::cache_bits, (save.cr0 & (cr0::cd | cr0::nw)) == cr0::nw);
   rule(Rule::cr0_upper, (save.cr0 & upper_half) != 0);
@@ -175,21 +202,6 @@ constexpr std::array<RuleViolation, rule_count> rule_texts{{
   rule(Rule::s_cet_reserved, (save.s_cet & ~std::uint64_t{3}) != 0);
   rule(Rule::cet_without_wp, (save.cr4 & cr4::cet) != 0 && (save.cr0 & cr0::wp) == 0);
 
-  if ((control.event_inj & event_inj::valid) != 0) {
-    const std::uint32_t type = event_inj::type(control.event_inj);
-    const std::uint8_t vector = event_inj::vector(control.event_inj);
-    const bool exception = type == event_inj::type_exception;
-    rule(Rule::injects_reserved_type, type == 1 || type > event_inj::type_soft);
-    rule(Rule::injects_no_exception, exception && !is_exception(vector));
-    // BOUND and INTO do not exist in 64-bit mode.
-    rule(Rule::injects_impossible_exception,
-         exception && long_mode && (save.cs.attrib & segment_attrib::long_mode) != 0 &&
-             (vector == exception_vector::bound_range || vector == exception_vector::overflow));
-    // Its return address is the nRIP field.
-    rule(Rule::injects_soft_without_nrips, type == event_inj::type_soft && !c.features.has(Feature::nrips));
-    rule(Rule::sev_es_injection,
-         c.sev_es() && (type == event_inj::type_soft || (exception && (vector == 3 || vector == 4))));
-  }
   if (c.np()) {
     rule(Rule::np_without_host_paging, !c.limits.host_paging);
     rule(Rule::nested_cr3_reserved, control.nested_cr3 >= limit);
@@ -218,14 +230,38 @@ constexpr std::array<RuleViolation, rule_count> rule_texts{{
 
 }  // namespace
 
+VmrunInputs VmrunInputs::of(const Vmcb& vmcb) noexcept {
+  constexpr std::uint32_t enables = int_ctl::v_nmi_enable | int_ctl::avic_enable | int_ctl::x2avic_enable;
+  const VmcbControl& control = vmcb.control;
+  const VmcbSave& save = vmcb.save;
+  const std::uint64_t intercepts =
+      (intercepted(control, Intercept::vmrun) ? 1U : 0U) | (intercepted(control, Intercept::nmi) ? 2U : 0U);
+  return {{std::uint64_t{control.asid} << 32 | (control.int_ctl & enables), intercepts << 16 | save.cs.attrib,
+           control.iopm_base_pa, control.msrpm_base_pa, control.nested_ctl, control.nested_cr3,
+           control.avic_backing_page, control.avic_logical_id, control.avic_physical_id, save.efer, save.cr0,
+           save.cr3, save.cr4, save.dr6, save.dr7, save.s_cet, save.g_pat}};
+}
+
+bool vmrun_state_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
+                       const ProcessorLimits& limits) noexcept {
+  return failed_state_rules({vmcb.control, vmcb.save, features, knobs, limits}) == 0;
+}
+
+bool vmrun_injection_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
+                           const ProcessorLimits& limits) noexcept {
+  return failed_injection_rules({vmcb.control, vmcb.save, features, knobs, limits}) == 0;
+}
+
 bool vmrun_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                  const ProcessorLimits& limits) noexcept {
-  return failed_rules({vmcb.control, vmcb.save, features, knobs, limits}) == 0;
+  return vmrun_state_legal(vmcb, features, knobs, limits) &&
+         vmrun_injection_legal(vmcb, features, knobs, limits);
 }
 
 std::vector<RuleViolation> vmrun_violations(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                                             const ProcessorLimits& limits) {
-  const std::uint64_t failed = failed_rules({vmcb.control, vmcb.save, features, knobs, limits});
+  const Context context{vmcb.control, vmcb.save, features, knobs, limits};
+  const std::uint64_t failed = failed_state_rules(context) | failed_injection_rules(context);
   std::vector<RuleViolation> violations;
   for (std::size_t number = 0; number < rule_count; ++number) {
     if (((failed >> number) & 1U) != 0) violations.push_back(rule_texts[number]);

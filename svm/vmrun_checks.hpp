@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +31,26 @@ struct RuleViolation {
 [[nodiscard]] std::vector<RuleViolation> vmrun_violations(const Vmcb& vmcb, const FeatureSet& features,
                                                           const Knobs& knobs = {},
                                                           const ProcessorLimits& limits = {});
+
+/// The two halves of vmrun_legal(): the state, and the event that is injected.
+[[nodiscard]] bool vmrun_state_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
+                                     const ProcessorLimits& limits) noexcept;
+[[nodiscard]] bool vmrun_injection_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
+                                         const ProcessorLimits& limits) noexcept;
+
+/// All that the rules about the state read of a VMCB: two VMCBs with equal inputs get the same verdict, so
+/// that a core may remember the last legal ones.
+struct VmrunInputs {
+  std::array<std::uint64_t, 17> words{};
+
+  [[nodiscard]] static VmrunInputs of(const Vmcb& vmcb) noexcept;
+  [[nodiscard]] friend bool operator==(const VmrunInputs& a, const VmrunInputs& b) noexcept {
+    std::uint64_t difference = 0;
+    for (std::size_t i = 0; i < a.words.size(); ++i)
+      difference |= a.words[i] ^ b.words[i];
+    return difference == 0;
+  }
+};
 
 /// All rules, in the order in which vmrun_violations() reports them.
 [[nodiscard]] std::vector<RuleViolation> vmrun_rules();

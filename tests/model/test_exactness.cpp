@@ -80,13 +80,17 @@ TEST_CASE("run-ahead changes no event of random guests on several CPUs") {
     const auto poll = *rc::gen::element<std::string>("0", "50000", "200000");
     const auto ipi = *rc::gen::element<std::string>("1", "40", "900");
     const auto step = *rc::gen::element<std::string>("1", "173");
-    Scenario scenario =
-        scenario_of("ping_pong", {"host.kernel=" + kernel, "host.pcpus=" + std::to_string(pcpus),
-                                  "host.hz=" + std::to_string(hz), "kvm.halt_poll_ns=" + poll,
-                                  "host.cost.t_ipi_hw=" + ipi, "host.cost.poll_step=" + step,
-                                  "run.duration=2ms", "vm.vcpus=" + std::to_string(std::max(vcpus, 2U))});
-    const SourceFactory factory = [seed](const VmConfig& vm, unsigned, unsigned vcpu) {
-      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, 400);
+    const auto t_trace = *rc::gen::element<std::string>("0", "2000");
+    const auto actions = *rc::gen::element<unsigned>(40, 400);
+    Scenario scenario = scenario_of(
+        "ping_pong",
+        {"host.kernel=" + kernel, "host.pcpus=" + std::to_string(pcpus), "host.hz=" + std::to_string(hz),
+         "kvm.halt_poll_ns=" + poll, "host.cost.t_ipi_hw=" + ipi, "host.cost.poll_step=" + step,
+         "run.duration=2ms", "host.cost.t_trace=" + t_trace,
+         R"(host.tracepoints=["kvm_inj_virq", "kvm_exit", "kvm_apic_accept_irq", "kvm_vcpu_wakeup"])",
+         "vm.vcpus=" + std::to_string(std::max(vcpus, 2U))});
+    const SourceFactory factory = [seed, actions](const VmConfig& vm, unsigned, unsigned vcpu) {
+      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, actions);
     };
     const Outcome ahead = outcome(scenario, true, factory);
     RC_ASSERT(difference(ahead, outcome(scenario, false, factory)) == "");

@@ -59,6 +59,26 @@ TEST_CASE("the time of a pCPU is all accounted for") {
   }
 }
 
+TEST_CASE("the warm-up counts for nothing") {
+  const RunResult whole = Simulation(ping_pong({"run.duration=3ms", "vm.workload.rounds=1000000"})).run();
+  const RunResult measured =
+      Simulation(ping_pong({"run.duration=3ms", "run.warmup=1ms", "vm.workload.rounds=1000000"})).run();
+  CHECK(measured.sim_cycles * 3 == whole.sim_cycles * 2);
+  for (const PcpuResult& pcpu : measured.pcpus) {
+    CHECK(pcpu.guest_cycles + pcpu.host_cycles + pcpu.poll_cycles + pcpu.idle_cycles.front().second ==
+          measured.sim_cycles);
+  }
+  const double share =
+      static_cast<double>(measured.vcpus[0].stats.exits) / static_cast<double>(whole.vcpus[0].stats.exits);
+  CHECK(share > 0.6);
+  CHECK(share < 0.75);
+  // A guest that ended during the warm-up has nothing to show.
+  const RunResult ended =
+      Simulation(ping_pong({"run.duration=60ms", "run.warmup=50ms", "vm.workload.rounds=10"})).run();
+  CHECK(ended.vcpus[0].stats.exits == 0);
+  CHECK(total_exits(ended).empty());
+}
+
 TEST_CASE("two vCPUs share a pCPU in turns") {
   const RunResult result = Simulation(scenario_of("ping_pong", {"vm.vcpus=2", "vm.pin=[0, 0]"})).run();
   CHECK(result.failure.empty());

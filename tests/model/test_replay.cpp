@@ -61,6 +61,14 @@ TEST_CASE("the capture without idle HLT becomes the other one under idle HLT") {
   CHECK(report["changed"]["exits"]["vintr"]["count"] == 1);
 }
 
+TEST_CASE("an imported workload file replays like its trace") {
+  const TemporaryFile file;
+  (void)import_trace_json(capture_file, file.path, 2, "{}");
+  const Json as_file = Json::parse(replay_json(file.path, 0, {}, ""))["as_recorded"]["exits"];
+  CHECK(as_file == Json::parse(replay_json(capture_file, 2, {}, ""))["as_recorded"]["exits"]);
+  CHECK(as_file["hlt"]["count"] == 1);
+}
+
 TEST_CASE("what the capture with idle HLT hides is said") {
   const Json report = Json::parse(replay_json(capture_file, 1, {"kvm.idle_hlt=false"}, ""));
   bool said = false;

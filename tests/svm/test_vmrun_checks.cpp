@@ -212,6 +212,30 @@ TEST_CASE("each violated rule is the only one named, and VMRUN exits with INVALI
   }
 }
 
+TEST_CASE("a legal VMRUN before it hides no violation") {
+  unsigned tried = 0;
+  for (const Violation& violation : violations) {
+    CAPTURE(violation.rule);
+    Setup broken;
+    violation.break_it(broken);
+    GuestCpu cpu(broken.features, broken.knobs, broken.limits);
+    FakeEnvironment environment;
+    Vmcb good = long_mode_vmcb();
+    set_intercept(good.control, Intercept::vmmcall, true);
+    if (cpu.vmrun(good, true, environment).kind != StepKind::entered)
+      continue;  // the processor itself is the violation
+    GuestAction leave;
+    leave.kind = ActionKind::vmmcall;
+    leave.length = 3;
+    leave.rip = cpu.rip();
+    REQUIRE(cpu.execute(leave, environment).kind == StepKind::vmexit);
+    ++tried;
+    CHECK(cpu.vmrun(broken.vmcb, true, environment).kind == StepKind::vmexit);
+    CHECK(broken.vmcb.control.exit_code == ~std::uint64_t{0});
+  }
+  CHECK(tried > violations.size() * 3 / 4);
+}
+
 TEST_CASE("all violations of a VMCB are named, not only the first") {
   Setup s;
   s.vmcb = Vmcb{};

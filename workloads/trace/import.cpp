@@ -118,6 +118,11 @@ ImportResult import_capture(const Capture& capture, const ImportOptions& options
   workload.source = capture.source;
   workload.title = capture.title;
   workload.kernel = report.kernel;
+  if (report.exits.count("idle-halt") != 0) {
+    workload.idle_hlt = true;
+  } else if (report.exits.count("hlt") != 0) {
+    workload.idle_hlt = false;
+  }
   workload.tsc_hz = options.tsc_hz;
   workload.time_base = capture.time_base;
   report.refused = refusal(capture, report, streams);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,8 @@ struct ReplayWorkload {
   KernelGeneration kernel = KernelGeneration::v6_12;  ///< of the recording, known or assumed
   std::uint64_t tsc_hz = 1'000'000'000;               ///< unit of every cycle count
   TimeBase time_base = TimeBase::none;
+  /// Whether HLT was intercepted by idle HLT; nothing where no HLT left an exit that would tell.
+  std::optional<bool> idle_hlt;
   std::vector<ReplayVcpu> vcpus;
 };
 

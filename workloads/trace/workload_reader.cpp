@@ -144,6 +144,12 @@ class WorkloadReader {
         }
       }
       problem("time", "must be none, microseconds, nanoseconds or counter");
+    } else if (words[0] == "idle_hlt") {
+      if (words.size() > 1 && (words[1] == "yes" || words[1] == "no")) {
+        workload_.idle_hlt = words[1] == "yes";
+        return;
+      }
+      problem("idle_hlt", "must be yes or no");
     } else if (words[0] == "vcpu") {
       std::uint64_t vcpu = 0;
       if (!argument(words, 1, INT32_MAX, value) || !argument(words, 2, INT32_MAX, vcpu)) return;
@@ -153,7 +159,7 @@ class WorkloadReader {
       in_vcpu_ = true;
       depth_ = 0;
     } else {
-      unknown("the word", words[0], {"source", "title", "kernel", "tsc_hz", "time", "vcpu"});
+      unknown("the word", words[0], {"source", "title", "kernel", "tsc_hz", "time", "idle_hlt", "vcpu"});
     }
   }
 

@@ -145,6 +145,7 @@ void write_workload(std::ostream& out, const ReplayWorkload& workload) {
   if (!workload.title.empty()) text += "title " + printable(workload.title, 4096) + "\n";
   fmt::format_to(std::back_inserter(text), "kernel {}\ntsc_hz {}\ntime {}\n", kernel_name(workload.kernel),
                  workload.tsc_hz, time_base_word(workload.time_base));
+  if (workload.idle_hlt) text += *workload.idle_hlt ? "idle_hlt yes\n" : "idle_hlt no\n";
   for (const ReplayVcpu& vcpu : workload.vcpus) {
     append_vcpu_head(text, vcpu);
     std::size_t depth = 0;
