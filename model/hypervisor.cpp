@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "svm/exit_code.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -229,6 +231,7 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
       cpu.guest_halt();
       continue;
     }
+    if (--actions_to_check_ == 0 && !makes_progress(vcpu, cpu)) return;
     const svm::GuestAction* action = vcpu.source->current();
     if (action == nullptr) {
       cpu.synchronise();
@@ -261,6 +264,20 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
         break;
     }
   }
+}
+
+// A guest may run for ever without an exit, and one that takes no time never reaches the end of the run.
+bool Hypervisor::makes_progress(Vcpu& vcpu, PhysicalCpu& cpu) {
+  actions_to_check_ = actions_between_checks;
+  if (heartbeat_) heartbeat_(cpu.local());
+  if (vcpu.checked_cycles == cpu.local() && cpu.local() != 0) {
+    vcpu.failure = fmt::format("the guest makes no progress: {} actions at rip {:#x} took no time",
+                               actions_between_checks, vcpu.guest.rip());
+    end_vcpu(vcpu, cpu);
+    return false;
+  }
+  vcpu.checked_cycles = cpu.local();
+  return true;
 }
 
 void Hypervisor::resume_suspended(Vcpu& vcpu) {

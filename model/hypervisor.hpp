@@ -47,12 +47,14 @@ class Hypervisor : public sc_core::sc_module {
  private:
   enum class Fastpath : std::uint8_t { none, handled, reenter };
   static constexpr std::uint64_t heartbeat_exits = 65536;
+  static constexpr std::uint64_t actions_between_checks = std::uint64_t{1} << 22;
 
   // hypervisor.cpp: the run loop.
   void enter_guest(Vcpu& vcpu, PhysicalCpu& cpu);
   void svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu);
   void run_guest(Vcpu& vcpu, PhysicalCpu& cpu);
   static void resume_suspended(Vcpu& vcpu);
+  [[nodiscard]] bool makes_progress(Vcpu& vcpu, PhysicalCpu& cpu);
   svm::Step execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   void trace_entry(Vcpu& vcpu, PhysicalCpu& cpu);
   void trace_exit(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -76,6 +78,7 @@ class Hypervisor : public sc_core::sc_module {
   [[nodiscard]] Fastpath exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu);
   [[nodiscard]] bool icr_fastpath_takes(const apic::IcrCommand& command) const;
   void handle_exit(Vcpu& vcpu, PhysicalCpu& cpu);
+  static bool set_efer(Vcpu& vcpu, std::uint64_t value);
   void handle_msr(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_io(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -123,6 +126,7 @@ class Hypervisor : public sc_core::sc_module {
   std::uint32_t t_world_exit_;
   std::uint64_t warmup_cycles_ = 0;
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;
+  std::uint64_t actions_to_check_ = actions_between_checks;
   std::function<void(std::uint64_t)> heartbeat_;
 };
 

@@ -134,6 +134,17 @@ void Hypervisor::handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu) {
   ++vcpu.stats.irq_window_exits;
 }
 
+// set_efer (arch/x86/kvm/x86.c): reserved bits, and LME while paging is on, raise #GP; LMA is the
+// processor's.
+bool Hypervisor::set_efer(Vcpu& vcpu, std::uint64_t value) {
+  constexpr std::uint64_t writable = svm::efer::sce | svm::efer::lme | svm::efer::lma | svm::efer::nxe;
+  const std::uint64_t old = vcpu.vmcb.save.efer;
+  if ((value & ~writable) != 0 || ((value ^ old) & svm::efer::lme) != 0) return false;
+  vcpu.vmcb.save.efer = (value & ~svm::efer::lma) | (old & svm::efer::lma) | svm::efer::svme;
+  vcpu.vmcb.control.clean &= ~svm::clean::cr;
+  return true;
+}
+
 void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::GuestAction& action = *vcpu.source->current();
   const std::uint32_t msr = action.number;
@@ -170,7 +181,7 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
         break;
       case msr_efer:
         result = vcpu.vmcb.save.efer & ~svm::efer::svme;
-        if (write) vcpu.vmcb.save.efer = value | svm::efer::svme;
+        if (write) fault = !set_efer(vcpu, value);
         break;
       default:
         break;  // KVM keeps many MSRs as plain storage; their values reach no result here

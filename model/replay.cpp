@@ -142,8 +142,10 @@ struct ReplayRun {
   std::vector<std::string> order;
 };
 
-ReplayRun run_replay(const Scenario& scenario, const ReplayWorkload& workload, const std::string& trace) {
+ReplayRun run_replay(const Scenario& scenario, const ReplayWorkload& workload, const std::string& trace,
+                     const Progress& progress) {
   Simulation simulation(scenario);
+  simulation.set_progress(progress);
   simulation.set_source_factory(replay_factory(workload, scenario.host.tsc_hz));
   ExitOrderSink order;
   simulation.add_sink(order);
@@ -260,7 +262,7 @@ std::string import_trace_json(const std::string& path, const std::string& output
 }
 
 std::string replay_json(const std::string& path, int capture, const std::vector<std::string>& overrides,
-                        const std::string& trace) {
+                        const std::string& trace, const Progress& progress) {
   // The profile is needed before the settings are known: it says what the world switch takes off the guest's
   // work.
   std::vector<std::string> profile;
@@ -273,7 +275,7 @@ std::string replay_json(const std::string& path, int capture, const std::vector<
   const std::string settings = recorded_settings(path, recording).dump();
   const Scenario recorded = load_scenario(ScenarioSource::from_json(settings), profile);
   const bool changes = profile.size() != overrides.size();
-  const ReplayRun as_recorded = run_replay(recorded, recording.workload, changes ? "" : trace);
+  const ReplayRun as_recorded = run_replay(recorded, recording.workload, changes ? "" : trace, progress);
 
   Json report;
   report["capture"] = recording.workload.title;
@@ -284,7 +286,7 @@ std::string replay_json(const std::string& path, int capture, const std::vector<
   report["changed"] = nullptr;
   if (changes) {
     const Scenario changed = load_scenario(ScenarioSource::from_json(settings), overrides);
-    report["changed"] = run_replay(changed, recording.workload, trace).result;
+    report["changed"] = run_replay(changed, recording.workload, trace, progress).result;
   }
   report["fidelity"] = recording.from_trace ? fidelity(recording, as_recorded.order) : Json::object();
   report["undecidable"] = Json::array();

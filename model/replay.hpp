@@ -20,7 +20,8 @@ namespace svmsim::model {
 /// Returns JSON: capture, recorded, settings, as_recorded, changed (or null), fidelity, undecidable, problems
 /// (lines that cannot be read), problem_count. Throws TraceError, UserError.
 [[nodiscard]] std::string replay_json(const std::string& path, int capture,
-                                      const std::vector<std::string>& overrides, const std::string& trace);
+                                      const std::vector<std::string>& overrides, const std::string& trace,
+                                      const Progress& progress = {});
 
 /// The recorded workload of a file, for a host: a workload file as it is, or the capture of a trace with that
 /// host's world switch taken off the guest's work. Throws TraceError when the file holds several captures and

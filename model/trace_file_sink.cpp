@@ -1,11 +1,25 @@
 #include "model/trace_file_sink.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include "svm/user_error.hpp"
 
 namespace svmsim::model {
 
+namespace {
+
+std::string name_while_writing(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool special = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+  return special ? path : path + ".partial";
+}
+
+}  // namespace
+
 TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulation)
-    : path_(path), out_(path) {
+    : path_(path), written_path_(name_while_writing(path)), out_(written_path_) {
   if (!out_) throw UserError(Problem{path, 0, "", "the trace file cannot be written", ""});
   const HostConfig& host = simulation.scenario().host;
   writer_ = std::make_unique<workloads::FtraceWriter>(out_, host.kernel, host.tsc_hz, 9);
@@ -13,10 +27,25 @@ TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulati
     writer_->threads().set(tid, comm);
 }
 
+TraceFileSink::~TraceFileSink() {
+  if (written_path_ == path_) return;
+  writer_.reset();
+  out_.close();
+  std::error_code error;
+  std::filesystem::remove(written_path_, error);
+}
+
 void TraceFileSink::close() {
   writer_->flush();
   out_.flush();
-  if (!out_) throw UserError(Problem{path_, 0, "", "the trace file could not be written whole", ""});
+  std::error_code error;
+  if (out_ && written_path_ != path_) {
+    std::filesystem::rename(written_path_, path_, error);
+    if (!error) written_path_ = path_;
+  }
+  if (!out_ || error) {
+    throw UserError(Problem{path_, 0, "", "the trace file could not be written whole", ""});
+  }
 }
 
 }  // namespace svmsim::model

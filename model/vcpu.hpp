@@ -129,6 +129,7 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   std::uint64_t wake_cause_cycles = 0;  ///< when what ends the halt in progress happened; 0 = unknown
   std::array<std::uint64_t, 256> ipi_sent_cycles{};  ///< by vector, + 1; 0 = not an IPI
   std::uint64_t injected_ipi_sent_cycles = 0;        ///< of the interrupt on its way into the guest, + 1
+  std::uint64_t checked_cycles = 0;                  ///< local clock when its progress was last looked at
   std::uint64_t ended_cycles = 0;
   std::string failure;  ///< why the vCPU stopped before its workload ended
 

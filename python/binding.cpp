@@ -126,8 +126,9 @@ PYBIND11_MODULE(_core, module) {
       "replay",
       [](const std::string& path, int capture, const std::vector<std::string>& overrides,
          const std::string& trace) {
+        const svmsim::model::Progress progress = progress_to(py::none());
         const py::gil_scoped_release release;
-        return svmsim::model::replay_json(path, capture, overrides, trace);
+        return svmsim::model::replay_json(path, capture, overrides, trace, progress);
       },
       py::arg("path"), py::arg("capture") = 0, py::arg("overrides") = std::vector<std::string>{},
       py::arg("trace") = "");

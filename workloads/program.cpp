@@ -17,6 +17,21 @@ namespace svmsim::workloads {
 
 namespace {
 
+/// A vCPU that has no part in the program: it ends at once.
+class IdleSource final : public WorkloadSource {
+ public:
+  [[nodiscard]] InitialState initial_state() const override { return {}; }
+  [[nodiscard]] const svm::GuestAction* current() override { return nullptr; }
+  void retire(std::uint64_t, std::uint64_t) override {}
+  void interrupt(std::uint8_t, std::uint64_t) override {}
+  [[nodiscard]] std::uint64_t handler_entry(std::uint8_t) const override { return 0; }
+  [[nodiscard]] Metrics metrics() const override { return {}; }
+};
+
+}  // namespace
+
+namespace {
+
 std::vector<Program> load_builtins() {
   std::vector<Program> result;
   for (const EmbeddedFile& file : builtin_program_files()) {
@@ -177,6 +192,8 @@ std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned 
         "", 0, "vcpus", fmt::format("is {}, but {} needs {}", vcpus, program->info.name, program->info.vcpus),
         std::to_string(program->info.vcpus)});
   }
+  const bool has_sections = !program->vcpus.empty() || program->others.has_value();
+  if (vcpu > 0 && !program->info.parallel && !has_sections) return std::make_unique<IdleSource>();
   return make_source(*program, resolve(program->info, spec), vcpu);
 }
 

@@ -30,6 +30,7 @@ class ProgramReader {
     program_.info.doc = top.text("doc", true).value_or("");
     program_.info.source = top.text("source", false).value_or("");
     program_.info.vcpus = static_cast<unsigned>(top.integer("vcpus", 1, most_vcpus, false).value_or(1));
+    program_.info.parallel = top.boolean("parallel").value_or(false);
     // Parameters come first, wherever they stand: everything else may refer to them.
     for_each_table(top, "parameter", [this](TomlTable& table) { read_parameter(table); });
     ActionReader actions(program_, problems_);

@@ -28,9 +28,10 @@ struct ProgramParameter {
 /// A built-in or user program, as its data file describes it.
 struct ProgramInfo {
   std::string name;
-  std::string doc;     ///< one sentence
-  std::string source;  ///< where the program comes from
-  unsigned vcpus = 1;  ///< vCPUs that it needs at the least
+  std::string doc;        ///< one sentence
+  std::string source;     ///< where the program comes from
+  unsigned vcpus = 1;     ///< vCPUs that it needs at the least
+  bool parallel = false;  ///< every vCPU runs it; else, without sections for vCPUs, vCPU 0 alone
   std::vector<ProgramParameter> parameters;
   /// KVM statistics (their binary-stats names) that the host side of the program reads at its end; the model
   /// adds each to the metrics of its vCPU.

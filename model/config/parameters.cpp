@@ -22,8 +22,9 @@ Binding<HostConfig> features_binding() {
                                      "APM vol. 3, E.4.9");
   for (const svm::FeatureInfo& info : svm::all_features()) {
     binding.declaration.choices.push_back("+" + std::string(info.name));
-    binding.declaration.choices.push_back("-" + std::string(info.name));
+    if (info.feature != svm::Feature::np) binding.declaration.choices.push_back("-" + std::string(info.name));
   }
+  binding.declaration.later = {"-np"};  // shadow paging
   binding.set = [](HostConfig& host, const SettingValue& value) {
     host.feature_changes = std::get<std::vector<std::string>>(value);
   };

@@ -200,13 +200,24 @@ std::optional<SettingValue> check_value(const Parameter& declaration, const RawV
   return std::nullopt;
 }
 
+/// Whether a key that is not modelled yet is set to what this version does anyway: off, empty, plain HLT.
+static bool says_what_is_modelled(const std::string& key, const RawValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value.value)) return !*flag;
+  if (const RawList* list = value.list()) return list->empty();
+  if (const auto* text = std::get_if<std::string>(&value.value)) {
+    return (key == "idle" && *text == "hlt") || (key == "pit" && *text == "none");
+  }
+  return false;
+}
+
 void report_unknown_key(const RawValue& value, const std::string& key, const std::string& declared_prefix,
                         const std::string& path, const std::vector<std::string>& known_keys,
                         Problems& problems) {
   const std::string full = join_path(path, key);
   const auto& later = later_parameters();
   if (std::find(later.begin(), later.end(), join_path(declared_prefix, key)) != later.end()) {
-    problems.push_back(problem_at(value, full, "not modelled yet in this version"));
+    if (!says_what_is_modelled(key, value))
+      problems.push_back(problem_at(value, full, "not modelled yet in this version"));
     return;
   }
   // The right key in the wrong table is a likelier mistake than a misspelt one.

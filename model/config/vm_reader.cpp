@@ -194,6 +194,8 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
   }
   const auto names = vm_names(*vms);
   std::map<std::string, bool> taken;
+  constexpr std::uint64_t most_vcpus = 16384;
+  std::uint64_t vcpus = 0;
   for (std::size_t i = 0; i < vms->list()->size(); ++i) {
     const RawValue& raw = (*vms->list())[i];
     const RawValue* own = raw.find("name");
@@ -209,6 +211,13 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
     });
     if (pcpus != 0 && vcpus_known) check_pin(raw, path, pcpus, draft, problems);
     read_workload(raw, path, base_dir, draft, problems);
+    vcpus += std::uint64_t{draft.vcpus} * names[i].size();
+    if (vcpus > most_vcpus) {
+      problems.push_back(problem_at(raw, path,
+                                    fmt::format("makes {} vCPUs in all, more than {}", vcpus, most_vcpus),
+                                    fmt::format("{}", most_vcpus)));
+      break;
+    }
     for (const std::string& name : names[i]) {
       if (!taken.emplace(name, true).second) {
         std::string free = "vm0";

@@ -175,6 +175,19 @@ TEST_CASE("exit counts do not depend on any cost") {
   }
 }
 
+TEST_CASE("programs of one vCPU run on vCPU 0 alone, parallel ones on all") {
+  const std::vector<std::string> two{"host.hz=0", "host.pcpus=2", "vm.vcpus=2", "vm.workload.iterations=10"};
+  const RunResult single = run(two, "idle_hlt_test");
+  CHECK(single.vcpus[0].stats.exits > 0);
+  CHECK(single.vcpus[1].stats.exits == 0);
+  CHECK(exits_of(run(two, "cpuid")) == Exits{{"cpuid", 20}});
+}
+
+TEST_CASE("an OUT that user space serves exits once, like an IN") {
+  CHECK(exits_of(run({"host.hz=0", "vm.workload.iterations=50", "vm.workload.write=true"}, "user_io")) ==
+        Exits{{"io", 50}});
+}
+
 TEST_CASE("round-trip identities: a guest sees the world switch, perf does not") {
   const Scenario scenario = scenario_of("wrmsr", {"host.hz=0", "vm.workload.iterations=1000"});
   const Costs& cost = scenario.host.cost;

@@ -146,7 +146,8 @@ void ReplaySource::interrupt(std::uint8_t vector, std::uint64_t tsc) {
   Handlers& handlers = handlers_[vector];
   if (handlers.begin.empty()) {
     if (unhandled_vector_ < 0) unhandled_vector_ = vector;
-    position_ = bare_return_;
+    // A fault would only come again after a bare return: the guest is lost.
+    position_ = vector < 32 ? main_end_ : bare_return_;
     return;
   }
   if (handlers.next == handlers.begin.size()) {

@@ -15,6 +15,9 @@ using svm::ActionKind;
 
 namespace {
 
+constexpr std::uint64_t most_vms = 256;
+constexpr std::uint64_t most_vcpus = 4096;
+
 constexpr std::string_view magic = "svmsim-workload";
 constexpr std::size_t max_problems = 100;
 
@@ -152,7 +155,7 @@ class WorkloadReader {
       problem("idle_hlt", "must be yes or no");
     } else if (words[0] == "vcpu") {
       std::uint64_t vcpu = 0;
-      if (!argument(words, 1, INT32_MAX, value) || !argument(words, 2, INT32_MAX, vcpu)) return;
+      if (!argument(words, 1, most_vms - 1, value) || !argument(words, 2, most_vcpus - 1, vcpu)) return;
       workload_.vcpus.emplace_back();
       workload_.vcpus.back().vm = static_cast<int>(value);
       workload_.vcpus.back().vcpu = static_cast<int>(vcpu);
