@@ -14,8 +14,25 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def bad_text(text: str) -> str | None:
+    """Return why `text` can be no file name and no UTF-8 text, or None when it can."""
+    if "\0" in text:
+        return "has a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8 text"
+    return None
+
+
 def unreadable(path: Path) -> str | None:
     """Return why `path` cannot be read as a file, or None when it can."""
+    reason = bad_text(str(path))
+    if reason is not None:
+        return f"the file name {reason}"
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # Opening a pipe and closing it would end the program that writes into it.
+        return None if os.access(path, os.R_OK) else "permission denied"
     try:
         with path.open("rb"):
             return None
@@ -44,11 +61,30 @@ def read_text(path: Path) -> str:
         text = f"cannot be read: {reason}"
         raise ScenarioError([problem(text, source=str(path), nearest=nearest_file(path))])
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         item = problem("is not UTF-8 text", source=str(path))
         raise ScenarioError([{**item, "line": line}]) from None
+    except OSError as error:
+        text = f"cannot be read: {_reason(error)}"
+        raise ScenarioError([problem(text, source=str(path))]) from None
+
+
+def _check_name(path: Path) -> None:
+    reason = bad_text(str(path))
+    if reason is not None:
+        raise UserError([problem(f"the file name {reason}", source=str(path))])
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Return whether two paths lead to one regular file, or would once it is made."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return one.is_file() or not one.exists()
+    try:
+        return one.is_file() and one.samefile(other)
+    except OSError:
+        return False
 
 
 def make_directory(path: Path) -> Path:
@@ -57,6 +93,7 @@ def make_directory(path: Path) -> Path:
     Raises:
         UserError: it cannot be made or written to.
     """
+    _check_name(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path, prefix=".svmsim-"):
@@ -73,6 +110,7 @@ def check_output(path: Path) -> Path:
     Raises:
         UserError: it cannot be made.
     """
+    _check_name(path)
     if path.is_dir():
         raise UserError([problem("cannot be written: is a directory", source=str(path))])
     if path.exists() and not path.is_file():  # /dev/null, a pipe

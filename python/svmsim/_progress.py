@@ -21,7 +21,7 @@ class ProgressBar:
 
     def __init__(self, label: str, *, enabled: bool = True) -> None:
         self._label = label
-        self._enabled = enabled and sys.stderr.isatty()
+        self._enabled = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._begin = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None

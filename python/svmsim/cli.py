@@ -1,396 +1,105 @@
-"""The command line. Exit status: 0 success, 1 a check failed, 2 the input is wrong, 3 our bug."""
+"""The entry of the command line.
+
+Exit status: 0 success, 1 a check failed, 2 the input is wrong, 3 our bug, 130 interrupted.
+
+What is slow to import is imported within `main`, where an interrupt is caught.
+"""
 
 from __future__ import annotations
 
-import difflib
-import json
+import contextlib
 import os
 import sys
-import traceback
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn
 
-import typer
-
-from svmsim import _core
-from svmsim._files import check_output, make_directory, nearest_file, unreadable, write_text
-from svmsim.errors import TraceError, UserError, problem
-from svmsim.scenario import Scenario
-
-STATUS_CHECK_FAILED = 1
 STATUS_USER_ERROR = 2
 STATUS_INTERNAL_ERROR = 3
 STATUS_INTERRUPTED = 130
 
-app = typer.Typer(
-    name="svmsim",
-    help="Cycle-level simulator of AMD SVM virtualization under KVM.",
-    epilog="Exit status: 0 success, 1 a check, verdict or comparison failed, 2 the input is wrong,"
-    " 3 a bug of svmsim.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one parameter; a TOML value."),
-]
-JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")
-]
-TraceOption = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE", help="Write the events in ftrace's text format."),
-]
-CaptureOption = Annotated[
-    int,
-    typer.Option("--capture", min=0, help="Which capture of a file with several, from 1."),
-]
+def _complain(text: str) -> None:
+    """Write to standard error, whose own failure can be told to nobody."""
+    if sys.stderr is not None:  # None when the process was started with it closed
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
-class Study(StrEnum):
-    """Published experiments that svmsim repeats."""
-
-    idle_hlt = "idle-hlt"
-
-
-def _print(*renderables: Any) -> None:
-    from svmsim._render import console
-
-    out = console()
-    for renderable in renderables:
-        out.print(renderable)
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, or Python fails again when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
-def _write_json(target: str | None, text: str) -> None:
-    if target == "-":
-        sys.stdout.write(text)
-    elif target is not None:
-        write_text(Path(target), text)
+def _check_arguments() -> None:
+    from svmsim._files import bad_text
+    from svmsim.errors import UserError, problem
 
-
-def _check_outputs(json_target: str | None, *paths: Path | None) -> None:
-    """Find out before the work whether its results can be written."""
-    wanted = [path for path in paths if path is not None]
-    if json_target is not None and json_target != "-":
-        wanted.append(Path(json_target))
-    problems = []
-    for path in wanted:
-        try:
-            check_output(path)
-        except UserError as error:
-            problems += error.problems
+    problems = [
+        problem(f"the argument {reason}", source=argument)
+        for argument in sys.argv[1:]
+        if (reason := bad_text(argument)) is not None
+    ]
     if problems:
         raise UserError(problems)
 
 
-def _indented(data: Any) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+def _run() -> int:
+    """Run the command and return its exit status; the status of usage errors is typer's."""
+    from svmsim._commands import app
+
+    status = 0
+    try:
+        app(prog_name="svmsim")
+    except SystemExit as done:
+        status = done.code if isinstance(done.code, int) else int(done.code is not None)
+    if sys.stdout is not None:
+        sys.stdout.flush()  # here, since after the end nobody would catch what goes wrong
+    return status
 
 
-@app.command()
-def run(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")],
-    set_: SetOption = None,
-    trace: TraceOption = None,
-    json_: JsonOption = None,
-    seed: Annotated[int | None, typer.Option(help="Short for --set run.seed=SEED.")] = None,
-) -> None:
-    """Simulate one scenario and print its exit table."""
-    overrides = list(set_ or [])
-    if seed is not None:
-        overrides.append(f"run.seed={seed}")
-    loaded = Scenario.load(scenario, overrides)
-    _check_outputs(json_, trace)
-    result = loaded.run(trace=trace, progress=True)
-    _write_json(json_, result.to_json())
-    if json_ != "-":
-        from svmsim._render import perf_text, result_view
+def _report_bug(error: Exception) -> None:
+    from svmsim.errors import printable
 
-        typer.echo(perf_text(result))  # as it is, to be compared with perf's
-        _print(result_view(result))
-    if result.failure:
-        typer.echo(f"the workload failed: {result.failure}", err=True)
-        raise typer.Exit(STATUS_CHECK_FAILED)
+    if os.environ.get("SVMSIM_TRACEBACK"):
+        import traceback
+
+        _complain(traceback.format_exc())
+    text = printable(str(error)) or "no more is known"
+    _complain(
+        f"svmsim: internal error, a bug of svmsim: {type(error).__name__}: {text}\n"
+        "Please report it with the command and its input; SVMSIM_TRACEBACK=1 shows more."
+    )
 
 
-@app.command()
-def study(
-    name: Annotated[Study, typer.Argument(help="The experiment.")],
-    out: Annotated[Path, typer.Option(help="Directory for tables, frames and pictures.")],
-    json_: JsonOption = None,
-) -> None:
-    """Repeat a published experiment: published beside simulated, with a verdict."""
-    from svmsim.studies import idle_hlt
+def _main() -> int:
+    from svmsim.errors import UserError, printable
 
-    assert name is Study.idle_hlt
-    make_directory(out)
-    _check_outputs(json_)
-    outcome = idle_hlt.study(progress=True)
-    files = outcome.save(out)
-    _write_json(json_, outcome.to_json())
-    if json_ != "-":
-        _print(outcome)
-        for file in files:
-            typer.echo(f"wrote {file}")
-    if not outcome.holds:
-        raise typer.Exit(STATUS_CHECK_FAILED)
-
-
-@app.command("import")
-def import_(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded KVM trace.")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The workload file.")
-    ] = None,
-    capture: CaptureOption = 0,
-    json_: JsonOption = None,
-) -> None:
-    """Turn a trace into a workload, and report what was read, found and dropped."""
-    _check_input(trace)
-    _check_outputs(json_, output)
-    text = _core.import_trace(str(trace), str(output or ""), capture, "{}")
-    report = json.loads(text)
-    _write_json(json_, _indented(report))
-    if json_ != "-":
-        _print_import(report)
-    if report.get("refused"):
-        raise TraceError([problem(str(report["refused"]), source=str(trace))])
-    _fail_on_problems(report)
-
-
-def _check_input(path: Path) -> None:
-    reason = unreadable(path)
-    if reason is not None:
-        text = f"cannot be read: {reason}"
-        raise TraceError([problem(text, source=str(path), nearest=nearest_file(path))])
-
-
-def _print_import(report: Mapping[str, Any]) -> None:
-    from svmsim._render import counts_table, facts_view, table, titled
-
-    kernel = report["kernel"]
-    facts = {name: report[name] for name in ("source", "format", "isa", "lines")}
-    facts["events"] = sum(report["events"].values())
-    facts["lost events"] = report["lost_events"] or None
-    facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
-    _print(facts_view(facts))
-    captures = report["captures"]
-    if len(captures) > 1:
-        rows = table(["capture", "title", "lines", "events", "exits"], left=2)
-        for index, capture in enumerate(captures, 1):
-            numbers = (f"{capture[name]:,}" for name in ("lines", "events", "exits"))
-            rows.add_row(str(index), capture["title"], *numbers)
-        _print("", titled("Captures", rows))
-    columns = {"all vCPUs": report["exits"]}
-    vcpus = report["vcpus"]
-    if len(vcpus) > 1:
-        columns |= {f"{vcpu['vm']}/{vcpu['vcpu']}": vcpu["exits"] for vcpu in vcpus}
-    _print("", counts_table("Exits", columns))
-    for name, title in (
-        ("events", "Events"),
-        ("causes", "Causes found"),
-        ("unknown", "Unknown events"),
-        ("dropped", "Left out"),
-        ("undecidable", "What the recording hides"),
-    ):
-        if report[name]:
-            rows = table(["", "count"])
-            for text, count in report[name].items():
-                rows.add_row(text, f"{count:,}")
-            _print("", titled(title, rows))
-
-
-def _fail_on_problems(report: Mapping[str, Any]) -> None:
-    """Name the lines that could not be read; what could be read has been dealt with.
-
-    Raises:
-        typer.Exit: there are such lines.
-    """
-    problems = report.get("problems", [])
-    if not problems:
-        return
-    for text in problems:
-        typer.echo(text, err=True)
-    more = report.get("problem_count", len(problems)) - len(problems)
-    if more > 0:
-        typer.echo(f"{report['source']}: {more} more lines cannot be read", err=True)
-    raise typer.Exit(STATUS_USER_ERROR)
-
-
-@app.command()
-def replay(
-    trace: Annotated[
-        Path, typer.Argument(metavar="TRACE", help="A trace, or a workload that import wrote.")
-    ],
-    set_: SetOption = None,
-    capture: CaptureOption = 0,
-    out_trace: TraceOption = None,
-    json_: JsonOption = None,
-) -> None:
-    """Replay a trace as recorded and, with --set, under other settings; exits side by side."""
-    _check_input(trace)
-    _check_outputs(json_, out_trace)
-    text = _core.replay(str(trace), capture, list(set_ or []), str(out_trace or ""))
-    report = json.loads(text)
-    _write_json(json_, _indented(report))
-    if json_ != "-":
-        _print_replay(report)
-    _fail_on_problems(report)
-    if not report["fidelity"].get("counts_equal", True):
-        raise typer.Exit(STATUS_CHECK_FAILED)
-
-
-def _exit_counts(part: Mapping[str, Any] | None) -> dict[str, int] | None:
-    if part is None:
-        return None
-    exits = part.get("exits", part)
-    return {name: e["count"] if isinstance(e, Mapping) else e for name, e in exits.items()}
-
-
-def _print_replay(report: Mapping[str, Any]) -> None:
-    from svmsim._render import counts_table, value_text
-
-    columns = {
-        "recorded": _exit_counts(report["recorded"]),
-        "as recorded": _exit_counts(report["as_recorded"]),
-        "changed": _exit_counts(report["changed"]),
-    }
-    title = report["capture"] or Path(report["source"]).name
-    _print(counts_table(str(title), columns, change=columns["changed"] is not None), "")
-    fidelity = report["fidelity"]  # empty for a workload, which has no exits to compare with
-    if fidelity:
-        counts, order = (fidelity[name] for name in ("counts_equal", "order_equal"))
-        _print(
-            "Replayed as recorded: "
-            f"{'the' if counts else 'NOT the'} recorded counts, "
-            f"{'in the' if order else 'NOT in the'} recorded order."
-        )
-    for item in report["undecidable"]:
-        _print(f"Undecidable: {value_text(item)}")
-
-
-@app.command()
-def describe(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC|NAME]", help="What to describe.")
-    ] = None,
-    json_: JsonOption = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of a scenario.")
-    ] = False,
-) -> None:
-    """Describe every parameter, statistic, exit code, knob, profile, program and event."""
-    _check_outputs(json_)
-    if schema:
-        _write_json(json_ or "-", _indented(json.loads(_core.json_schema())))
-        return
-    topics = {topic: _records(items) for topic, items in json.loads(_core.describe()).items()}
-    if name is None:
-        chosen = topics
-    else:
-        chosen = {name: topics[name]} if name in topics else _named(topics, name)
-    _write_json(json_, _indented(chosen))
-    if json_ == "-":
-        return
-    if name is None:
-        _print_topics(topics)
-        return
-    from svmsim._render import record_view, records_table
-
-    for topic, records in chosen.items():
-        if name in topics:
-            _print(records_table(topic, records))
-            continue
-        for record in records:
-            _print(record_view(f"{topic}: {_name(record)}", record), "")
-
-
-def _records(items: Any) -> list[dict[str, Any]]:
-    """A topic as records with a name, whether it came as a list or by name."""
-    if isinstance(items, Mapping):
-        return [
-            {"name": key, **value} if isinstance(value, Mapping) else {"name": key, "value": value}
-            for key, value in items.items()
-        ]
-    return [dict(item) if isinstance(item, Mapping) else {"name": item} for item in items]
-
-
-def _name(record: Mapping[str, Any]) -> str:
-    """What a record is called; a parameter by its full key."""
-    return str(record.get("name", record.get("path", "")))
-
-
-def _named(
-    topics: Mapping[str, Iterable[dict[str, Any]]], name: str
-) -> dict[str, list[dict[str, Any]]]:
-    """What has this name in any topic, or has it as the last part of its name.
-
-    Raises:
-        UserError: nothing has.
-    """
-    found = {
-        topic: [r for r in records if name in (_name(r), _name(r).rpartition(".")[2])]
-        for topic, records in topics.items()
-    }
-    found = {topic: records for topic, records in found.items() if records}
-    if found:
-        return found
-    names = [*topics, *(_name(record) for records in topics.values() for record in records)]
-    names += [full.rpartition(".")[2] for full in names]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    text = "neither a topic nor the name of anything that svmsim knows"
-    raise UserError([problem(text, path=name, nearest=close[0] if close else "")])
-
-
-def _print_topics(topics: Mapping[str, list[dict[str, Any]]]) -> None:
-    from svmsim._render import table, titled
-
-    rows = table(["topic", "entries"])
-    for topic, records in topics.items():
-        rows.add_row(topic, str(len(records)))
-    _print(titled("Topics; `svmsim describe TOPIC` shows one", rows))
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"svmsim {_core.version()}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    del version
+    try:
+        _check_arguments()
+        return _run()
+    except UserError as error:
+        _complain(str(error))
+        _drop_output()
+        return STATUS_USER_ERROR
+    except BrokenPipeError:  # whoever read has seen enough
+        _drop_output()
+        return 1
+    except OSError as error:  # a full disk, a limit of the system: never a fault of the program
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(printable(f"svmsim: {where}{(error.strerror or str(error)).lower()}"))
+        _drop_output()
+        return STATUS_USER_ERROR
+    except Exception as error:
+        _report_bug(error)
+        return STATUS_INTERNAL_ERROR
 
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit status; never with a traceback."""
     try:
-        app(prog_name="svmsim")
-    except UserError as error:
-        print(error, file=sys.stderr)
-        status = STATUS_USER_ERROR
+        status = _main()
     except KeyboardInterrupt:
         status = STATUS_INTERRUPTED
-    except Exception as error:
-        if os.environ.get("SVMSIM_TRACEBACK"):
-            traceback.print_exc()
-        text = str(error) or "no more is known"
-        print(
-            f"svmsim: internal error, a bug of svmsim: {type(error).__name__}: {text}\n"
-            "Please report it with the command and its input; SVMSIM_TRACEBACK=1 shows more.",
-            file=sys.stderr,
-        )
-        status = STATUS_INTERNAL_ERROR
-    else:
-        status = 0
     sys.exit(status)

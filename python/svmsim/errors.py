@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -28,8 +29,23 @@ def problem(message: str, *, source: str = "", path: str = "", nearest: str = ""
     return Problem(source=source, line=0, path=path, message=message, nearest=nearest)
 
 
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters as escapes, but for newline and tab.
+
+    So that no file name or value of the user steers the terminal; a half of a surrogate pair, which
+    stands for a byte that is not UTF-8, becomes an escape as well.
+    """
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def problem_text(item: Problem) -> str:
-    """Return ``file:line: path: message (did you mean nearest?)``, leaving out what is empty."""
+    """Return ``file:line: path: message (did you mean nearest?)``, leaving out what is empty.
+
+    It is safe to print: control characters are escapes.
+    """
     text = ""
     if item["source"]:
         text = f"{item['source']}:{item['line']}: " if item["line"] else f"{item['source']}: "
@@ -38,7 +54,7 @@ def problem_text(item: Problem) -> str:
     text += item["message"]
     if item["nearest"]:
         text += f" (did you mean {item['nearest']}?)"
-    return text
+    return printable(text)
 
 
 class UserError(Exception):

@@ -10,13 +10,49 @@ from pathlib import Path
 from typing import Any, cast
 
 from svmsim import _core
-from svmsim._files import check_output, read_text
+from svmsim._files import bad_text, check_output, read_text
 from svmsim._progress import ProgressBar
 from svmsim._toml import overrides as toml_overrides
-from svmsim._toml import toml_value
+from svmsim._toml import plain
+from svmsim.errors import ScenarioError, problem
 from svmsim.result import Result
 
 __all__ = ["Scenario"]
+
+
+def _check_texts(base_dir: str, overrides: tuple[Any, ...]) -> None:
+    """Refuse what cannot cross into C++.
+
+    Raises:
+        ScenarioError: an override or the directory is no UTF-8 text.
+    """
+    problems = []
+    if (reason := bad_text(base_dir)) is not None:
+        problems.append(problem(f"the name of the directory {reason}", source=base_dir))
+    for item in overrides:
+        reason = bad_text(item) if isinstance(item, str) else f"is no text, but {item!r}"
+        if reason is not None:
+            where = item.partition("=")[0] if isinstance(item, str) else ""
+            problems.append(problem(f"the override {reason}", source="--set", path=where))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _parsed(file: Path, text: str) -> str:
+    """Return TOML text as JSON.
+
+    Raises:
+        ScenarioError: it is not TOML, or has what JSON has not.
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        item = problem(f"is not TOML: {error}", source=str(file))
+        raise ScenarioError([item]) from None
+    except (RecursionError, ValueError) as error:  # nested too deep, or a number of many digits
+        item = problem(f"is not TOML that can be read: {error}", source=str(file))
+        raise ScenarioError([item]) from None
+    return json.dumps(plain("", values, source=str(file)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,19 +71,40 @@ class Scenario:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
-        """Read a TOML file. `overrides` are texts `key=value` as `--set` takes them.
+        """Read a TOML file.
+
+        What is no regular file (`/dev/stdin`) is read once; files that it names are relative to
+        the current directory.
+
+        Args:
+            path: the file.
+            overrides: texts `key=value` as `--set` takes them; a single text is one override.
 
         Raises:
             ScenarioError: the file cannot be read, or it or an override is wrong; with every
                 problem, each with its file, line and key.
         """
         file = Path(path)
+        # A text is a sequence of texts too, but never meant as one.
+        changes = (overrides,) if isinstance(overrides, str) else tuple(overrides)
         text = read_text(file)
-        base_dir = str(file.resolve().parent)
-        # The file itself is resolved first: only that knows the lines of what is wrong.
-        resolved = _core.resolve(str(file), True, base_dir, list(overrides))
-        source = json.dumps(tomllib.loads(text))
-        return cls(file.name, source, base_dir, tuple(overrides), resolved)
+        base_dir = str(file.resolve().parent) if file.is_file() else str(Path.cwd())
+        _check_texts(base_dir, changes)
+        if file.is_file():
+            # The file itself is resolved first: only that knows the lines of what is wrong.
+            resolved = _core.resolve(str(file), True, base_dir, list(changes))
+            return cls(file.name, _parsed(file, text), base_dir, changes, resolved)
+        # A pipe can be read only once, so what is wrong in it has a key, but no line.
+        try:
+            return cls._make(file.name, _parsed(file, text), base_dir, changes)
+        except ScenarioError as error:
+            named = {"<dict>": str(file)}
+            raise ScenarioError(
+                [
+                    {**item, "source": named.get(item["source"], item["source"])}
+                    for item in error.problems
+                ]
+            ) from None
 
     @classmethod
     def from_dict(cls, scenario: Mapping[str, Any], base_dir: str | Path = ".") -> Scenario:
@@ -58,12 +115,12 @@ class Scenario:
         Raises:
             ScenarioError: something in it is wrong; with every problem and its key.
         """
-        # Through TOML's types, so that tuples, ranges and NumPy numbers pass and None is refused.
-        source = json.dumps(tomllib.loads(f"scenario = {toml_value('', scenario)}")["scenario"])
+        source = json.dumps(plain("", scenario))
         return cls._make("<dict>", source, str(Path(base_dir).resolve()), ())
 
     @classmethod
     def _make(cls, name: str, source: str, base_dir: str, changes: tuple[str, ...]) -> Scenario:
+        _check_texts(base_dir, changes)
         resolved = _core.resolve(source, False, base_dir, list(changes))
         return cls(name, source, base_dir, changes, resolved)
 
@@ -90,6 +147,21 @@ class Scenario:
     def resolved(self) -> dict[str, Any]:
         """Every parameter with its value, defaults filled in; a fresh copy."""
         return cast("dict[str, Any]", json.loads(self._resolved))
+
+    def files(self) -> list[Path]:
+        """Return the files that the scenario names, such as a profile or a recorded workload."""
+        found: list[Path] = []
+        values: list[Any] = [self.resolved]
+        while values:
+            value = values.pop()
+            if isinstance(value, dict):
+                values += value.values()
+            elif isinstance(value, list):
+                values += value
+            elif isinstance(value, str) and "/" in value:
+                path = Path(self._base_dir, value)
+                found += [path] if path.is_file() else []
+        return found
 
     def run(
         self,

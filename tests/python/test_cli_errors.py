@@ -177,12 +177,12 @@ def _main_with(statement: str) -> subprocess.CompletedProcess[str]:
     """Runs the command line with `describe` replaced by a statement."""
     code = f"""
 import sys
-from svmsim import _core, cli, errors
+from svmsim import _commands, _core, cli, errors
 def broken():
     {statement}
 class Core:
     describe = staticmethod(broken)
-cli._core = Core
+_commands._core = Core
 sys.argv = ["svmsim", "describe"]
 cli.main()
 """

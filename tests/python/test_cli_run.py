@@ -120,7 +120,7 @@ def test_trace_is_ftrace_text(cli: Cli, small_file: Path, tmp_path: Path) -> Non
 def test_run_and_describe_import_no_frames_or_pictures(small_file: Path) -> None:
     code = f"""
 import sys
-from svmsim.cli import app
+from svmsim._commands import app
 try:
     app(["run", {str(small_file)!r}])
 except SystemExit as left:
@@ -134,7 +134,7 @@ assert not heavy, heavy
 def test_peak_memory_of_run_is_far_below_200_mb(root: Path) -> None:
     code = f"""
 import sys
-from svmsim.cli import app
+from svmsim._commands import app
 try:
     app(["run", {str(root / "examples" / "idle_hlt.toml")!r}])
 except SystemExit as left:

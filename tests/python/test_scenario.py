@@ -130,7 +130,7 @@ def test_trace_into_a_missing_directory(small: sv.Scenario, tmp_path: Path) -> N
 _VALUES = st.recursive(
     st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
     max_leaves=8,
