@@ -103,6 +103,7 @@ TEST_CASE("trace workload file: what it looks like") {
         "kernel 6.12\n"
         "tsc_hz 1000000000\n"
         "time microseconds\n"
+        "idle_hlt no\n"
         "vcpu 0 0\n"
         "initial rip=0x406a87 if=0 gdt=0x0 idt=0x0 cs=8\n"
         "handler 0xb0 0x406a74\n"
