@@ -12,6 +12,7 @@
 #include "model/trace_file_sink.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/user_error.hpp"
+#include "workloads/idle_source.hpp"
 #include "workloads/trace/ftrace_reader.hpp"
 #include "workloads/trace/import.hpp"
 #include "workloads/trace/replay_source.hpp"
@@ -200,17 +201,6 @@ Json fidelity(const Recording& recording, const std::vector<std::string>& replay
   return result;
 }
 
-/// A vCPU that the recording does not show: it has nothing to do.
-class AbsentVcpu final : public workloads::WorkloadSource {
- public:
-  [[nodiscard]] workloads::InitialState initial_state() const override { return {}; }
-  [[nodiscard]] const svm::GuestAction* current() override { return nullptr; }
-  void retire(std::uint64_t, std::uint64_t) override {}
-  void interrupt(std::uint8_t, std::uint64_t) override {}
-  [[nodiscard]] std::uint64_t handler_entry(std::uint8_t) const override { return 0; }
-  [[nodiscard]] workloads::Metrics metrics() const override { return {}; }
-};
-
 std::unique_ptr<workloads::WorkloadSource> source_of(const ReplayWorkload& workload, unsigned vm,
                                                      unsigned vcpu, std::uint64_t tsc_hz) {
   for (std::size_t i = 0; i < workload.vcpus.size(); ++i) {
@@ -218,7 +208,7 @@ std::unique_ptr<workloads::WorkloadSource> source_of(const ReplayWorkload& workl
       return workloads::make_replay(workload, i, tsc_hz);
     }
   }
-  return std::make_unique<AbsentVcpu>();
+  return std::make_unique<workloads::IdleSource>();
 }
 
 SourceFactory replay_factory(const ReplayWorkload& workload, std::uint64_t tsc_hz) {

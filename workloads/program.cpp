@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "svm/embedded_file.hpp"
+#include "workloads/idle_source.hpp"
 #include "workloads/program_loader.hpp"
 
 namespace svmsim {
@@ -14,21 +15,6 @@ const std::vector<EmbeddedFile>& builtin_program_files();
 }
 
 namespace svmsim::workloads {
-
-namespace {
-
-/// A vCPU that has no part in the program: it ends at once.
-class IdleSource final : public WorkloadSource {
- public:
-  [[nodiscard]] InitialState initial_state() const override { return {}; }
-  [[nodiscard]] const svm::GuestAction* current() override { return nullptr; }
-  void retire(std::uint64_t, std::uint64_t) override {}
-  void interrupt(std::uint8_t, std::uint64_t) override {}
-  [[nodiscard]] std::uint64_t handler_entry(std::uint8_t) const override { return 0; }
-  [[nodiscard]] Metrics metrics() const override { return {}; }
-};
-
-}  // namespace
 
 namespace {
 
