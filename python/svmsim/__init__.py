@@ -7,10 +7,8 @@ A `Scenario` says what to simulate, `Scenario.run` gives a `Result`, `svmsim.plo
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from svmsim._core import version as _version
 from svmsim.errors import (
     InternalError,
     Problem,
@@ -19,11 +17,13 @@ from svmsim.errors import (
     UserError,
     VmcbError,
 )
-from svmsim.result import Result
-from svmsim.scenario import Scenario
 
 if TYPE_CHECKING:
     from svmsim import plot, studies
+    from svmsim.result import Result
+    from svmsim.scenario import Scenario
+
+    __version__: str
 
 __all__ = [
     "InternalError",
@@ -37,11 +37,22 @@ __all__ = [
     "plot",
     "studies",
 ]
-__version__: str = _version()
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import `svmsim.plot` and `svmsim.studies` when first used: they are not needed to run."""
+def __getattr__(name: str) -> Any:
+    """Import what takes time when it is first used, not all of it for every command."""
+    value: Any
     if name in {"plot", "studies"}:
-        return importlib.import_module(f"svmsim.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = importlib.import_module(f"svmsim.{name}")
+    elif name in {"Result", "Scenario"}:
+        value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
+    elif name == "__version__":
+        value = importlib.import_module("svmsim._core").version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

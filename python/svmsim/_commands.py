@@ -90,14 +90,10 @@ def _check_standard_output() -> None:
 
 
 def _print(*renderables: Any) -> None:
-    from svmsim._render import console
+    from svmsim._render import rendered
 
     _check_standard_output()
-    out = console()
-    with out.capture() as capture:
-        for renderable in renderables:
-            out.print(renderable)
-    _write_out(capture.get())
+    _write_out(rendered(*renderables))
 
 
 def _write_json(target: str | None, text: str) -> None:
@@ -271,10 +267,8 @@ def _fail_on_problems(report: Mapping[str, Any], workload: Path | None = None) -
     if more > 0:
         typer.echo(printable(f"{report['source']}: {more} more lines cannot be read"), err=True)
     if workload is not None:
-        text = f"{workload}: the workload is incomplete: {count} "
-        text += (
-            "lines of the trace are not in it" if count > 1 else "line of the trace is not in it"
-        )
+        lines = "line" if count == 1 else "lines"
+        text = f"{workload}: the workload is incomplete: {count} {lines} of the trace left out"
         typer.echo(printable(text), err=True)
     raise typer.Exit(STATUS_USER_ERROR)
 

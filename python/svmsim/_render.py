@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -28,11 +29,19 @@ _SPLIT = (
 )
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return a console; into a file or pipe it writes plain text of up to 130 columns."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else 130
-    return Console(stderr=stderr, width=width, highlight=False)
+def rendered(*renderables: RenderableType) -> str:
+    """Return what standard output shall get; for a file or pipe plain text of up to 130 columns."""
+    terminal = sys.stdout.isatty()
+    text = io.StringIO()
+    console = Console(
+        file=text,
+        force_terminal=True if terminal else None,
+        width=None if terminal or "COLUMNS" in os.environ else 130,
+        highlight=False,
+    )
+    for renderable in renderables:
+        console.print(renderable)
+    return text.getvalue()
 
 
 def titled(title: str, body: RenderableType) -> RenderableType:

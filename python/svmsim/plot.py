@@ -49,7 +49,7 @@ STYLE: Any = {
 COLUMN_INCHES = 3.5
 """Width of a column of a two-column page; pictures are legible at this width."""
 
-Results = Mapping[str, Result] | Sequence[Result]
+Results = Mapping[str, Result] | Sequence[Result] | Result
 
 
 def _value_at(scenario: Mapping[str, Any], path: str) -> Any:
@@ -67,6 +67,10 @@ def _value_at(scenario: Mapping[str, Any], path: str) -> Any:
 
 
 def _labelled(results: Results, by: str | None) -> list[tuple[str, Result]]:
+    if isinstance(results, Result):
+        results = [results]
+    if not results:
+        raise ValueError("no results to count exits of: give at least one")
     if isinstance(results, Mapping):
         if by is None:
             return list(results.items())
@@ -81,13 +85,17 @@ def df_exit_counts(results: Results, by: str | None = None) -> pl.DataFrame:
     """Count exits by configuration.
 
     Args:
-        results: results by label, or a sequence of them.
+        results: results by label, a sequence of them, or a single one.
         by: parameter that tells configurations apart (`kvm.idle_hlt`); several results with one
             value are averaged. Without it every result is a configuration.
 
     Returns:
         Frame of configuration, exit, count (mean over the configuration's results); one row for
         each pair, 0 included; exits in falling order of their total.
+
+    Raises:
+        ValueError: there are no results.
+        UserError: the results have no parameter `by`.
     """
     counts: dict[str, list[dict[str, int]]] = {}
     for label, result in _labelled(results, by):
@@ -138,6 +146,10 @@ def exit_counts(
         ax: where to draw; by default a new figure of column width.
         title: the picture's message; by default what it shows.
         minimum_share: exits rarer than this share of all exits are left out.
+
+    Raises:
+        ValueError: there are no results.
+        UserError: the results have no parameter `by`.
     """
     frame = df_exit_counts(results, by)
     totals: dict[str, float] = {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from svmsim._files import unreadable, write_text
+from svmsim._result_check import faults
 from svmsim.errors import UserError, problem
 
 if TYPE_CHECKING:  # polars is imported when a frame is asked for, since it is slow and large
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # polars is imported when a frame is asked for, since it is s
 __all__ = ["EXIT_COLUMNS", "Result"]
 
 SCHEMA = 1
+_MOST_FAULTS = 20
 EXIT_COLUMNS = (
     "count",
     "time_ns",
@@ -34,6 +36,10 @@ EXIT_COLUMNS = (
 `error_pct` the standard error of its mean in per cent of it."""
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
 class Result:
     """The result of one simulation; what `svmsim run --json` writes.
 
@@ -45,12 +51,18 @@ class Result:
         """Take the parsed JSON of a result.
 
         Raises:
-            UserError: it is no result, or one of another schema.
+            UserError: it is no result, a damaged one, or one of another schema.
         """
+        if not isinstance(data, Mapping):
+            raise UserError([problem("is not a JSON object")])
+        data = dict(data)
         if data.get("schema") != SCHEMA or "exits" not in data:
             text = f"is not an svmsim result of schema {SCHEMA}"
             raise UserError([problem(text, path="schema")])
-        self._data = dict(data)
+        wrong = faults(data)
+        if wrong:
+            raise UserError([problem(what, path=path) for path, what in wrong[:_MOST_FAULTS]])
+        self._data = data
 
     @classmethod
     def from_json(cls, text: str) -> Result:
@@ -60,11 +72,11 @@ class Result:
             UserError: the text is no JSON, or not of a result.
         """
         try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
+            data = json.loads(text, parse_constant=_no_constant)
+        except RecursionError:
+            raise UserError([problem("is not JSON: nested too deep")]) from None
+        except ValueError as error:  # of JSON, or of a number with too many digits
             raise UserError([problem(f"is not JSON: {error}")]) from None
-        if not isinstance(data, dict):
-            raise UserError([problem("is not a JSON object")])
         return cls(data)
 
     @classmethod
@@ -79,7 +91,10 @@ class Result:
         if reason is not None:
             raise UserError([problem(f"cannot be read: {reason}", source=str(path))])
         try:
-            return cls.from_json(file.read_text(encoding="utf-8", errors="replace"))
+            return cls.from_json(file.read_text(encoding="utf-8-sig", errors="replace"))
+        except OSError as error:
+            text = f"cannot be read: {(error.strerror or str(error)).lower()}"
+            raise UserError([problem(text, source=str(path))]) from None
         except UserError as error:
             raise UserError([{**item, "source": str(path)} for item in error.problems]) from None
 

@@ -116,6 +116,7 @@ class Scenario:
             ScenarioError: something in it is wrong; with every problem and its key.
         """
         source = json.dumps(plain("", scenario))
+        _check_texts(str(base_dir), ())
         return cls._make("<dict>", source, str(Path(base_dir).resolve()), ())
 
     @classmethod

@@ -90,3 +90,13 @@ def test_stacked_times_stack() -> None:
     tops = [[bar.get_y() + bar.get_height() for bar in group] for group in axes.containers]
     assert tops == [[2, 2], [3, 2]]
     assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == ["3", "2"]
+
+
+def test_one_result_or_none(results: list[sv.Result]) -> None:
+    one = plot.df_exit_counts(results[0])
+    assert one.equals(plot.df_exit_counts([results[0]]))
+    assert plot.exit_counts(results[0], by="kvm.idle_hlt").containers
+    nothing: list[list[sv.Result] | dict[str, sv.Result]] = [[], {}]
+    for none in nothing:
+        with pytest.raises(ValueError, match="no results"):
+            plot.exit_counts(none)

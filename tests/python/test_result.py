@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -90,3 +93,56 @@ def test_rich_and_repr(result: sv.Result) -> None:
     assert "handling" in text
     assert repr(result).startswith("Result(idle_hlt_test: ")
     assert "hlt 100" in repr(result)
+
+
+def _damaged(result: sv.Result) -> Iterator[str]:
+    """The text of a result with each of its values in turn taken away or made another one."""
+    values: list[Any] = [None, "x", [], {}, -(2**70), 1e999]
+    for value in values:
+        for key in result.to_dict():
+            data = result.to_dict()
+            data[key] = value
+            yield json.dumps(data)
+        for table, key in (("exits", "msr"), ("latency", "ipi"), ("workload", "metrics")):
+            data = result.to_dict()
+            data[table][key] = value
+            yield json.dumps(data)
+        for table, key in (("vcpus", "stats"), ("vcpus", "vm"), ("pcpus", "idle_ns")):
+            data = result.to_dict()
+            data[table][0][key] = value
+            yield json.dumps(data)
+        data = result.to_dict()
+        data["exits"]["msr"]["time_ns"] = value
+        yield json.dumps(data)
+    for key in result.to_dict():
+        data = result.to_dict()
+        del data[key]
+        yield json.dumps(data)
+    text = result.to_json()
+    yield "[" * 100_000
+    yield text.replace("{", '{"x": ' + "[" * 500 + "]" * 500 + ",", 1)
+    yield text.replace("{", '{"x": ' + "9" * 5000 + ",", 1)
+    yield text.replace("{", '{"x": "\\ud800",', 1)
+    yield text.replace("{", '{"x": NaN,', 1)
+
+
+def test_damaged_results_are_user_errors_or_usable(result: sv.Result, tmp_path: Path) -> None:
+    refused = 0
+    console = Console(width=120)
+    for text in _damaged(result):
+        path = tmp_path / "x.json"
+        path.write_text(text)
+        try:
+            loaded = sv.Result.load(path)
+        except sv.UserError as error:
+            refused += error.problems[0]["source"] == str(path)
+            continue
+        assert repr(loaded)
+        for name in ("exits", "vcpus", "pcpus", "latency", "failure", "metrics", "advice"):
+            getattr(loaded, name)
+        loaded.save(path)
+        with console.capture():
+            console.print(loaded)
+    assert refused > 60
+    with pytest.raises(sv.UserError):
+        sv.Result([])  # type: ignore[arg-type]

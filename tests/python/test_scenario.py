@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import json
 import pickle
 import tomllib
@@ -157,3 +159,68 @@ def test_nested_changes_become_overrides() -> None:
         "vm.a.pin=[0, 1]",
         "host.cost.t=1.5",
     ]
+
+
+def test_numpy_arrays_and_scalars() -> None:
+    workload = {"kind": np.str_("idle_hlt_test"), "iterations": np.array(100)}
+    vm = {"pin": np.array([0]), "workload": workload}
+    scenario = sv.Scenario.from_dict({"kvm": {"avic": np.bool_(False)}, "vm": [vm]})
+    assert scenario == sv.Scenario.from_dict(DICT)
+
+
+def _recursive() -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    table["x"] = [table]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (float("nan"), "kvm.x"),
+        (np.float64("inf"), "kvm.x"),
+        (np.array([1.0, np.nan]), r"kvm.x\[1\]"),
+        (decimal.Decimal(1), "kvm.x"),
+        (np.longdouble(1), "kvm.x"),
+        (np.datetime64("2024-01-01"), "kvm.x"),
+        (datetime.date(2024, 1, 1), "kvm.x"),
+        (2**64, "kvm.x"),
+        pytest.param(10**5000, "kvm.x", id="5001 digits"),
+        ({1: 0, "1": 0}, "kvm.x.1"),
+        ({"y": "\ud800"}, "kvm.x.y"),
+        ({"\ud800": 1}, "kvm.x"),
+        (_recursive(), "kvm.x.x"),
+        (b"x", "kvm.x"),
+    ],
+)
+def test_what_no_scenario_can_hold_is_named(small: sv.Scenario, value: Any, path: str) -> None:
+    with pytest.raises(sv.ScenarioError, match=f"^<dict>: {path}"):
+        sv.Scenario.from_dict({"kvm": {"x": value}})
+    with pytest.raises(sv.ScenarioError, match=f": {path}"):
+        small.with_(kvm={"x": value})
+
+
+def test_from_dict_of_no_mapping() -> None:
+    values: list[Any] = [[], "kvm", 3, None]
+    for value in values:
+        with pytest.raises(sv.ScenarioError):
+            sv.Scenario.from_dict(value)
+
+
+def test_overrides_of_load(small_file: Path) -> None:
+    one = sv.Scenario.load(small_file, "kvm.idle_hlt=false")
+    assert one == sv.Scenario.load(small_file, ["kvm.idle_hlt=false"])
+    assert one.resolved["kvm"]["idle_hlt"] is False
+    for wrong in ([3], ["kvm.avic=\udcff"]):
+        with pytest.raises(sv.ScenarioError, match="--set"):
+            sv.Scenario.load(small_file, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\udcff"])
+def test_impossible_file_names(small: sv.Scenario, tmp_path: Path, name: str) -> None:
+    with pytest.raises(sv.ScenarioError):
+        sv.Scenario.load(tmp_path / name)
+    with pytest.raises(sv.ScenarioError):
+        sv.Scenario.from_dict(DICT, base_dir=tmp_path / name)
+    with pytest.raises(sv.UserError):
+        small.run(trace=tmp_path / name)
