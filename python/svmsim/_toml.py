@@ -15,12 +15,16 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _DEEPEST = 64
 """Levels of nesting; a scenario has five, so that more is a structure that contains itself."""
 
+_LONGEST_PATH = 100
+
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
 def _refuse(text: str, path: str, source: str) -> NoReturn:
+    if len(path) > _LONGEST_PATH:
+        path = path[:_LONGEST_PATH] + "..."
     raise ScenarioError([problem(text, source=source, path=path)])
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from svmsim import _core
-from svmsim._files import bad_text, check_output, read_text
+from svmsim._files import bad_text, check_output, read_text, same_file
 from svmsim._progress import ProgressBar
 from svmsim._toml import overrides as toml_overrides
 from svmsim._toml import plain
-from svmsim.errors import ScenarioError, problem
+from svmsim.errors import ScenarioError, UserError, problem
 from svmsim.result import Result
 
 __all__ = ["Scenario"]
@@ -178,10 +178,12 @@ class Scenario:
                 scenario has no known end; it may raise to stop the simulation.
 
         Raises:
-            UserError: the trace file cannot be written.
+            UserError: the trace file cannot be written, or is a file that the scenario names.
             InternalError: a bug of svmsim.
         """
         target = "" if trace is None else str(check_output(Path(trace)))
+        if trace is not None and any(same_file(Path(trace), file) for file in self.files()):
+            raise UserError([problem("cannot be written: it is an input", source=str(trace))])
         with ProgressBar(self._name, enabled=progress is True) as bar:
             # The bar is passed even when it stays silent: through it an interrupt (Ctrl-C) arrives.
             report = progress if callable(progress) else bar

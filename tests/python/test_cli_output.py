@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import svmsim as sv
 from conftest import SMALL, Cli
 
 SVMSIM = f"{sys.executable} -m svmsim"
@@ -151,19 +152,21 @@ def test_output_that_is_an_input_or_another_output(
     assert not (tmp_path / "new").exists()
 
 
-def test_output_that_is_a_file_which_the_scenario_names(cli: Cli, tmp_path: Path) -> None:
-    recorded = SMALL.replace('"x2apic"', '"x2apic"\n# recorded below')
-    (tmp_path / "a.toml").write_text(recorded)
+def test_output_that_is_a_file_which_the_scenario_names(
+    cli: Cli, small_file: Path, tmp_path: Path
+) -> None:
     trace = tmp_path / "a.trace"
-    assert cli("run", "a.toml", "--trace", trace).returncode == 0
-    workload = tmp_path / "w" / "a.workload"
+    assert cli("run", small_file, "--trace", trace).returncode == 0
+    workload = tmp_path / "a.workload"
     assert cli("import", trace, "-o", workload).returncode == 0
-    head = SMALL.partition("[vm.workload]")[0]
-    (tmp_path / "b.toml").write_text(head + '[vm.workload]\nkind = "./w/a.workload"\n')
+    (tmp_path / "b.toml").write_text('[[vm]]\npin = [0]\n[vm.workload]\ntrace = "a.workload"\n')
     before = workload.read_bytes()
-    done = cli("run", "b.toml", "--json", "w/a.workload")
-    assert done.returncode == 2
+    done = cli("run", "b.toml", "--json", workload)
+    assert (done.returncode, done.stderr) == (2, f"{workload}: cannot be written: it is an input\n")
+    with pytest.raises(sv.UserError, match="it is an input"):
+        sv.Scenario.load(tmp_path / "b.toml").run(trace=workload)
     assert workload.read_bytes() == before
+    assert cli("run", "b.toml", "--json", "new").returncode == 0
 
 
 def test_devices_may_take_several_outputs(cli: Cli, small_file: Path) -> None:
