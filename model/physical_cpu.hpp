@@ -163,7 +163,6 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   std::uint64_t horizon_ = 0;  // private guest work may reach up to, but not to, this cycle
   Moment others_ = 0;          // earliest moment at which another process may act
   bool interrupt_pending_ = false;
-  bool tick_running_ = false;
   std::uint64_t next_tick_ = never_cycles;
   std::vector<Arrival> inbox_;  // heap, earliest first
 

@@ -49,15 +49,15 @@ std::uint64_t Vcpu::Environment::host_tsc() {
 }
 
 svm::MsrAccess Vcpu::Environment::read_msr(std::uint32_t msr) {
-  const int index = passed_through_index(msr);
-  if (index < 0) return {true, 0};
-  return {false, vcpu_.passed_through_msrs[static_cast<std::size_t>(index)]};
+  const int slot = passed_through_index(msr);
+  if (slot < 0) return {true, 0};
+  return {false, vcpu_.passed_through_msrs[static_cast<std::size_t>(slot)]};
 }
 
 svm::MsrAccess Vcpu::Environment::write_msr(std::uint32_t msr, std::uint64_t value) {
-  const int index = passed_through_index(msr);
-  if (index < 0) return {true, 0};
-  vcpu_.passed_through_msrs[static_cast<std::size_t>(index)] = value;
+  const int slot = passed_through_index(msr);
+  if (slot < 0) return {true, 0};
+  vcpu_.passed_through_msrs[static_cast<std::size_t>(slot)] = value;
   return {};
 }
 

@@ -82,8 +82,10 @@ TEST_CASE("each iteration holds the capture's lines, contiguous and in order") {
   for (const Mode mode : {Mode{"kvm.idle_hlt=true", 1, 11}, Mode{"kvm.idle_hlt=false", 2, 13}}) {
     const std::vector<std::string> golden = capture_lines("01-idle-hlt-ipi-trace.txt", mode.capture);
     REQUIRE(golden.size() == mode.lines);
-    for (const auto& [name, kernel] :
+    for (const auto& generation :
          {std::pair{"6.1", KernelGeneration::v6_1}, std::pair{"6.12", KernelGeneration::v6_12}}) {
+      const std::string name = generation.first;
+      const KernelGeneration kernel = generation.second;
       CAPTURE(mode.setting);
       CAPTURE(name);
       Simulation simulation(scenario_of("idle_hlt_test", {mode.setting, std::string("host.kernel=") + name,
