@@ -53,6 +53,8 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
       return execute_cr8(action, false, environment);
     case ActionKind::mov_to_cr8:
       return execute_cr8(action, true, environment);
+    default:
+      break;
   }
   throw InternalError(fmt::format("guest action {} does not exist", static_cast<unsigned>(action.kind)));
 }

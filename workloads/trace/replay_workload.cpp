@@ -53,8 +53,9 @@ std::uint8_t default_length(ActionKind kind, std::uint32_t number) noexcept {
     case ActionKind::mov_from_cr8:
     case ActionKind::mov_to_cr8:
       return 3;
+    default:
+      return 0;
   }
-  return 0;
 }
 
 void chain_rips(ReplayVcpu& vcpu) {
