@@ -3,70 +3,47 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 #include "svm/intercept.hpp"
+#include "svm/table_environment.hpp"
 #include "svm/vmcb_bits.hpp"
 
 namespace svmsim::svm::test {
 
-/// Surroundings whose answers a test sets, and which note what GuestCpu asked.
-class FakeEnvironment final : public GuestEnvironment {
+/// A TableEnvironment that notes what GuestCpu asked. The pending events are the fixture's: Guest::events.
+class FakeEnvironment final : public TableEnvironment {
  public:
-  std::uint64_t tsc = 0;
-  std::map<std::uint32_t, std::uint64_t> msrs;
-  std::set<std::uint32_t> faulting_msrs;
-  std::map<std::uint16_t, std::uint64_t> ports;
   std::set<std::uint64_t> missing_pages;  ///< page numbers
-  MsrPermissionMap msr_map;
-  IoPermissionMap io_map;
-  int highest_irr = -1;
-  std::uint8_t ppr = 0;
   int physical_vector = -1;
   int physical_nmis_taken = 0;
   std::vector<std::uint64_t> pages_asked;
   std::vector<std::uint64_t> maps_asked;
 
-  std::uint64_t host_tsc() override { return tsc; }
-  MsrAccess read_msr(std::uint32_t msr) override {
-    if (faulting_msrs.count(msr) != 0) return {true, 0};
-    return {false, msrs[msr]};
-  }
-  MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) override {
-    if (faulting_msrs.count(msr) != 0) return {true, 0};
-    msrs[msr] = value;
-    return {};
-  }
-  std::uint64_t read_port(std::uint16_t port, unsigned) override { return ports[port]; }
-  void write_port(std::uint16_t port, unsigned, std::uint64_t value) override { ports[port] = value; }
   std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override {
     return {leaf, subleaf, 3, 4};
   }
-  bool page_allows(std::uint64_t guest_physical, PageAccess) override {
+  bool page_allows(std::uint64_t guest_physical, PageAccess access) override {
     pages_asked.push_back(guest_physical);
-    return missing_pages.count(guest_physical >> 12) == 0;
+    return missing_pages.count(guest_physical >> 12) == 0 &&
+           TableEnvironment::page_allows(guest_physical, access);
   }
-  std::uint64_t handler_entry(std::uint8_t vector) override { return handler(vector); }
   const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override {
     maps_asked.push_back(physical);
-    return msr_map;
+    return TableEnvironment::msr_permission_map(physical);
   }
   const IoPermissionMap& io_permission_map(std::uint64_t physical) override {
     maps_asked.push_back(physical);
-    return io_map;
+    return TableEnvironment::io_permission_map(physical);
   }
-  int avic_highest_irr() override { return highest_irr; }
-  std::uint8_t avic_ppr() override { return ppr; }
   int acknowledge_physical_interrupt() override { return physical_vector; }
   void acknowledge_physical_nmi() override { ++physical_nmis_taken; }
 
   [[nodiscard]] static constexpr std::uint64_t handler(std::uint8_t vector) noexcept {
-    return 0x20'0000 + std::uint64_t{vector} * 0x100;
+    return default_handler(vector);
   }
 };
 

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "svm/guest_environment.hpp"
+#include "svm/permission_map.hpp"
+
+namespace svmsim::svm {
+
+/// What the nested page tables say of one 4 KiB page of guest physical memory. The default allows everything.
+struct NestedPage {
+  bool present = true;
+  bool writable = true;
+  bool user = true;
+  bool no_execute = false;
+  bool reserved_bit = false;  ///< a reserved bit is set in the entry
+};
+
+/// Surroundings of a GuestCpu made of tables, for people who run guest actions without the model: conformance
+/// cases, tests, the Python binding. Everything is a public member to set before or between actions; what the
+/// guest changes (MSRs, ports, acknowledged interrupts) can be read back there.
+///
+/// Left out: time passes only when somebody calls advance(); a port keeps what was last written to it,
+/// whatever the size; MSRs do nothing but hold a value.
+class TableEnvironment : public GuestEnvironment {
+ public:
+  std::uint64_t tsc = 0;                         ///< of the host
+  std::map<std::uint32_t, std::uint64_t> msrs;   ///< absent: reads 0
+  std::set<std::uint32_t> faulting_msrs;         ///< RDMSR and WRMSR raise #GP(0)
+  std::map<std::uint16_t, std::uint64_t> ports;  ///< absent: reads 0
+  /// EAX, EBX, ECX, EDX by leaf and subleaf; absent: zeros.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::array<std::uint32_t, 4>> cpuid_leaves;
+  std::map<std::uint64_t, NestedPage> nested_pages;  ///< by page number (address >> 12); absent: all allowed
+  std::map<std::uint8_t, std::uint64_t> handlers;    ///< rIP by vector; absent: default_handler()
+  MsrPermissionMap msr_map;                          ///< at every address that msr_maps does not name
+  IoPermissionMap io_map;                            ///< at every address that io_maps does not name
+  std::map<std::uint64_t, MsrPermissionMap> msr_maps;  ///< by physical address
+  std::map<std::uint64_t, IoPermissionMap> io_maps;    ///< by physical address
+  int highest_irr = -1;      ///< AVIC backing page: vector of the highest IRR bit, -1 for none
+  std::uint8_t ppr = 0;      ///< AVIC backing page: PPR
+  bool smi_pending = false;  ///< what is pending at the physical CPU; the guest takes it from here
+  bool init_pending = false;
+  bool nmi_pending = false;
+  std::vector<std::uint8_t> interrupts_pending;  ///< vectors above the physical PPR, the next to take first
+
+  /// Entry of a vector's handler that `handlers` does not name.
+  [[nodiscard]] static constexpr std::uint64_t default_handler(std::uint8_t vector) noexcept {
+    return 0x20'0000 + std::uint64_t{vector} * 0x100;
+  }
+  /// The pending events as GuestCpu::boundary() wants them.
+  [[nodiscard]] PhysicalEvents events() const noexcept {
+    return {smi_pending, init_pending, nmi_pending, !interrupts_pending.empty()};
+  }
+  void advance(std::uint64_t cycles) noexcept { tsc += cycles; }
+  /// The page of a guest physical address, to change what it allows.
+  [[nodiscard]] NestedPage& page(std::uint64_t guest_physical) { return nested_pages[guest_physical >> 12]; }
+
+  std::uint64_t host_tsc() override { return tsc; }
+  MsrAccess read_msr(std::uint32_t msr) override;
+  MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) override;
+  std::uint64_t read_port(std::uint16_t port, unsigned size) override;
+  void write_port(std::uint16_t port, unsigned size, std::uint64_t value) override;
+  std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override;
+  bool page_allows(std::uint64_t guest_physical, PageAccess access) override;
+  std::uint64_t handler_entry(std::uint8_t vector) override;
+  const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
+  const IoPermissionMap& io_permission_map(std::uint64_t physical) override;
+  int avic_highest_irr() override { return highest_irr; }
+  std::uint8_t avic_ppr() override { return ppr; }
+  /// Takes the first pending interrupt.
+  int acknowledge_physical_interrupt() override;
+  void acknowledge_physical_nmi() override { nmi_pending = false; }
+};
+
+}  // namespace svmsim::svm
