@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "svm/toml_table.hpp"
 #include "workloads/program.hpp"
-#include "workloads/toml_table.hpp"
 
 namespace svmsim::workloads {
 

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "svm/toml_table.hpp"
 #include "workloads/program_actions.hpp"
-#include "workloads/toml_table.hpp"
 
 namespace svmsim::workloads {
 

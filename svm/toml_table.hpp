@@ -10,7 +10,7 @@
 
 #include "svm/user_error.hpp"
 
-namespace svmsim::workloads {
+namespace svmsim {
 
 /// Collects everything that is wrong with one TOML file.
 class TomlProblems {
@@ -73,4 +73,4 @@ class TomlTable {
   std::vector<std::string> known_;
 };
 
-}  // namespace svmsim::workloads
+}  // namespace svmsim

@@ -1,11 +1,11 @@
-#include "workloads/toml_table.hpp"
+#include "svm/toml_table.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-namespace svmsim::workloads {
+namespace svmsim {
 
 std::vector<Problem> TomlProblems::take() {
   std::stable_sort(problems_.begin(), problems_.end(),
@@ -115,4 +115,4 @@ void TomlTable::finish(std::string_view what) {
   }
 }
 
-}  // namespace svmsim::workloads
+}  // namespace svmsim
