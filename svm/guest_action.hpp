@@ -33,11 +33,13 @@ enum class ActionKind : std::uint8_t {
   mov_from_cr,  ///< number = control register 0, 2, 3, 4 (or 8), gpr
   mov_to_cr,    ///< number = control register, gpr, operand[0] = value
   clts,
-  lmsw,  ///< operand[0] = machine status word
-  smsw,
+  lmsw,         ///< operand[0] = machine status word
+  smsw,         ///< operand[1] = address of a memory operand, 0 for a register; also of LMSW
   mov_from_dr,  ///< number = debug register, gpr
   mov_to_dr,    ///< number = debug register, gpr, operand[0] = value
-  sidt,         ///< operand[1] = address of the memory operand, also of the next seven
+  /// operand[1] = address of the memory operand, also of the next seven; in SLDT, STR, LLDT and LTR 0 is a
+  /// register operand
+  sidt,
   sgdt,
   sldt,
   str,
@@ -63,7 +65,7 @@ enum class ActionKind : std::uint8_t {
   invlpgb,  ///< operand[0] = rAX, number = ECX, operand[1] = EDX; flags: illegal_form
   tlbsync,
   mcommit,
-  monitor,   ///< operand[1] = linear address
+  monitor,   ///< operand[1] = linear address, operand[0] = extensions (ECX)
   mwait,     ///< operand[0] = hints (EAX), operand[1] = extensions (ECX)
   monitorx,  ///< as monitor, at any CPL
   mwaitx,    ///< as mwait, at any CPL
@@ -74,9 +76,9 @@ enum class ActionKind : std::uint8_t {
   vmsave,
   stgi,
   clgi,
-  ins,                ///< number = port, size = bytes, segment (ES), operand[1] = address, flags: rep
-  outs,               ///< number = port, size = bytes, segment, operand[1] = address, flags: rep
-  raise,              ///< an exception: number = vector, operand[0] = error code, operand[1] = CR2 of a #PF
+  ins,    ///< number = port, size = bytes, operand[1] = address (always in ES), flags: rep
+  outs,   ///< number = port, size = bytes, segment, operand[1] = address, operand[0] = value, flags: rep
+  raise,  ///< an exception: number = vector, operand[0] = error code, operand[1] = CR2 of a #PF
   instruction_fetch,  ///< operand[1] = guest physical address of code
   bus_lock,           ///< a locked access that takes a bus lock; operand[1] = guest physical address
   ferr,               ///< an x87 error with CR0.NE = 0: FERR# and the freeze
@@ -102,6 +104,9 @@ struct GuestAction {
   std::uint8_t gpr = 0;      ///< general register of MOV CRn and MOV DRn, for decode assists
   std::uint8_t segment = 0;  ///< effective segment of INS and OUTS: ES CS SS DS FS GS
   std::uint8_t flags = 0;    ///< action_flags
+  /// Address bytes of INS and OUTS (and of EXITINFO1 of IN and OUT): 2, 4 or 8; 0 is that of the code
+  /// segment.
+  std::uint8_t address_size = 0;
   std::uint32_t number = 0;  ///< MSR, port, CPUID leaf or hypercall number
   std::uint64_t rip = 0;
   std::uint64_t cycles = 0;  ///< TSC cycles of guest time that the action takes in guest mode
