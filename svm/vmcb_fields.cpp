@@ -157,7 +157,7 @@ struct Paths {
 
   Paths() {
     std::vector<VmcbPath> paths;
-    for (const VmcbField& field : vmcb_fields()) {
+    for (const VmcbField& field : all_vmcb_fields()) {
       names.push_back(field.name);
       paths.push_back({&field, {"", 0, 8U * field.size}});
       for (const VmcbBits& bits : field.bits) {
@@ -183,7 +183,7 @@ const VmcbBits* VmcbField::find(std::string_view bits_name) const noexcept {
   return found != bits.end() ? &*found : nullptr;
 }
 
-const std::vector<VmcbField>& vmcb_fields() {
+const std::vector<VmcbField>& all_vmcb_fields() {
   static const std::vector<VmcbField> fields = make_fields();
   return fields;
 }

@@ -36,7 +36,7 @@ struct VmcbField {
 };
 
 /// Every field of the VMCB that is a number, by offset: all but reserved areas and byte arrays.
-[[nodiscard]] const std::vector<VmcbField>& vmcb_fields();
+[[nodiscard]] const std::vector<VmcbField>& all_vmcb_fields();
 /// The field of that name, or null.
 [[nodiscard]] const VmcbField* find_vmcb_field(std::string_view name);
 
