@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 
@@ -7,18 +9,14 @@ namespace svmsim::svm {
 // intercept takes the place of the delivery.
 Step GuestCpu::boundary(PhysicalEvents events, GuestEnvironment& environment) {
   if (vmcb_ == nullptr) not_runnable();
-  constexpr std::uint64_t smi_external = 1;
-  if (events.smi && intercepts(Intercept::smi)) return vmexit(exit_code::smi, smi_external);
-  if (events.init && intercepts(Intercept::init)) return vmexit(exit_code::init);
-  if (events.nmi && !nmi_masked_) {
-    if (intercepts(Intercept::nmi)) {
-      if (!shadow_ || !knobs_.shadow_delays_intr_exit) return vmexit(exit_code::nmi);
-    } else if (!shadow_) {
-      nmi_masked_ = true;
-      environment.acknowledge_physical_nmi();
-      return deliver(event_inj::event(event_inj::type_nmi, exception_vector::nmi), 0, rip_, environment);
-    }
+  if (events.smi || events.init || events.nmi) {
+    const bool was_shut_down = std::exchange(shut_down_, false);
+    const Step step = non_maskable_event(events, environment);
+    if (step.kind != StepKind::none) return step;
+    shut_down_ = was_shut_down;
   }
+  // Table 15-10: without GIF, which the guest's own CLGI may have cleared, all of them are held.
+  if (!gif_ || shut_down_) return {};
 
   using namespace int_ctl;
   if ((int_ctl_ & (v_nmi | v_nmi_mask | v_gif)) == (v_nmi | v_gif) && !shadow_) {
@@ -30,6 +28,44 @@ Step GuestCpu::boundary(PhysicalEvents events, GuestEnvironment& environment) {
     if (step.kind != StepKind::none) return step;
   }
   return virtual_interrupt(environment);
+}
+
+// SMI, INIT and NMI; table 15-10 for GIF = 0.
+Step GuestCpu::non_maskable_event(PhysicalEvents events, GuestEnvironment& environment) {
+  if (events.smi) {
+    const SmiInfo smi = environment.smi_info();
+    if (!gif_) {
+      if ((smi.info_1 & SmiInfo::external) == 0) environment.acknowledge_smi();  // discarded
+    } else if (intercepts(Intercept::smi) || sev_es()) {
+      return vmexit(exit_code::smi, smi.info_1, smi.info_2);
+    } else {
+      // The guest sees of the SMM handler only the time that it took, and of the PAUSE filter a new count.
+      environment.acknowledge_smi();
+      pause_filter_.reload();
+    }
+  }
+  if (!gif_) return {};
+  if (events.init) {
+    if (intercepts(Intercept::init)) return vmexit(exit_code::init);
+    environment.acknowledge_init();
+    // 15.28: VM_CR.R_INIT makes INIT an exception whose error code says so.
+    if (environment.init_redirected()) return raise(exception_vector::security, true, 1, 0, environment);
+    // The processor starts anew: no #VMEXIT, nothing is saved.
+    vmcb_ = nullptr;
+    halted_ = false;
+    nmi_masked_ = false;
+    return {StepKind::reset, 0, 0};
+  }
+  if (events.nmi && !nmi_masked_) {
+    if (intercepts(Intercept::nmi)) {
+      if (!shadow_ || !knobs_.shadow_delays_intr_exit) return vmexit(exit_code::nmi);
+    } else if (!shadow_) {
+      nmi_masked_ = true;
+      environment.acknowledge_physical_nmi();
+      return deliver(event_inj::event(event_inj::type_nmi, exception_vector::nmi), 0, rip_, environment);
+    }
+  }
+  return {};
 }
 
 // 15.21.1: with V_INTR_MASKING the guest's RFLAGS.IF says nothing about physical interrupts, the host's at
@@ -82,64 +118,6 @@ Step GuestCpu::inject(GuestEnvironment& environment) {
   const bool has_error = (word & event_inj::error_valid) != 0;
   return deliver(event_inj::event(type, vector) | (has_error ? event_inj::error_valid : 0U),
                  has_error ? control.event_inj_err : 0U, instruction ? control.next_rip : rip_, environment);
-}
-
-Step GuestCpu::deliver(std::uint32_t event, std::uint32_t error_code, std::uint64_t return_rip,
-                       GuestEnvironment& environment) {
-  const VmcbSave& save = vmcb_->save;
-  const std::uint8_t vector = event_inj::vector(event);
-  const bool protected_mode = (save.cr0 & cr0::pe) != 0;
-  const unsigned gate_bytes = (save.efer & efer::lma) != 0 ? 16 : (protected_mode ? 8 : 4);
-
-  std::uint64_t missing = save.idtr.base + std::uint64_t{gate_bytes} * vector;
-  bool readable = descriptor_readable(missing, idt_page_, environment);
-  if (readable && protected_mode) {
-    missing = save.gdtr.base + (save.cs.selector & ~std::uint64_t{7});
-    readable = descriptor_readable(missing, gdt_page_, environment);
-  }
-  if (!readable) {
-    // The NMI will be delivered again, so it is not in service (15.21.10).
-    if (event_inj::type(event) == event_inj::type_nmi) {
-      int_ctl_ &= ~int_ctl::v_nmi_mask;
-      nmi_masked_ = false;
-    }
-    delivering_ = event;
-    delivering_error_ = error_code;
-    return vmexit(exit_code::npf, npf_info::final_translation | npf_info::user, missing);
-  }
-
-  // A guest that never returns from its handlers abandons its oldest frames; so does its stack in time.
-  if (frames_.size() == max_frames) frames_.erase(frames_.begin());
-  frames_.push_back({return_rip, rflags_, cpl_});
-  rflags_ &=
-      ~(rflags::interrupt | rflags::trap | rflags::nested_task | rflags::resume | rflags::virtual_8086);
-  cpl_ = 0;
-  shadow_ = false;
-  halted_ = false;
-  rip_ = environment.handler_entry(vector);
-  return {StepKind::delivered, vector, 0};
-}
-
-bool GuestCpu::descriptor_readable(std::uint64_t address, std::uint64_t& known_page,
-                                   GuestEnvironment& environment) {
-  const std::uint64_t page = address >> 12;
-  if (page == known_page) return true;
-  if (!environment.page_allows(address, PageAccess::read)) return false;
-  known_page = page;
-  return true;
-}
-
-Step GuestCpu::fault(std::uint8_t vector, GuestEnvironment& environment) {
-  if (intercepts(exception_intercept(vector))) return vmexit(exit_code::exception(vector));
-  return deliver(event_inj::event(event_inj::type_exception, vector), 0, rip_, environment);
-}
-
-// #GP(0). EXITINFO1 of its exit is the error code, 0.
-Step GuestCpu::general_protection(GuestEnvironment& environment) {
-  constexpr std::uint8_t vector = exception_vector::general_protection;
-  if (intercepts(exception_intercept(vector))) return vmexit(exit_code::exception(vector));
-  return deliver(event_inj::event(event_inj::type_exception, vector) | event_inj::error_valid, 0, rip_,
-                 environment);
 }
 
 }  // namespace svmsim::svm

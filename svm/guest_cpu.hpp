@@ -24,12 +24,16 @@ enum class StepKind : std::uint8_t {
   halted,     ///< execute(): HLT completed and the CPU is halted in guest mode
   delivered,  ///< an interrupt, NMI or exception `vector` was delivered; rIP is its handler
   vmexit,     ///< #VMEXIT: state and exit fields are in the VMCB, GIF is 0
+  shutdown,   ///< the guest is in the shutdown state, which the VMCB does not intercept; see shut_down()
+  reset,      ///< boundary(): the guest took an INIT that the VMCB does not intercept; guest mode has ended
 };
 
 struct Step {
   StepKind kind = StepKind::none;
-  std::uint8_t vector = 0;   ///< of a delivered event
-  std::uint64_t result = 0;  ///< of a retired action: TSC, MSR, CR8, port value, or EBX:EAX of CPUID
+  std::uint8_t vector = 0;  ///< of a delivered event
+  /// Of a retired action: TSC, MSR, CR8, port value, or EBX:EAX of CPUID. Of a delivered event: its error
+  /// code.
+  std::uint64_t result = 0;
 };
 
 /// The untimed guest-mode core: VMRUN, guest actions under a VMCB, #VMEXIT. APM vol. 2, chapter 15.
@@ -80,7 +84,11 @@ class GuestCpu {
   void end_shadow() noexcept { shadow_ = false; }
 
   [[nodiscard]] bool in_guest_mode() const noexcept { return vmcb_ != nullptr; }
+  /// Halted by HLT, or shut down: the guest executes nothing until an event.
   [[nodiscard]] bool halted() const noexcept { return halted_; }
+  /// In the shutdown state, after a fault in the delivery of #DF (15.14.3): halted, and only SMI, INIT and
+  /// NMI count.
+  [[nodiscard]] bool shut_down() const noexcept { return shut_down_; }
   [[nodiscard]] bool gif() const noexcept { return gif_; }
   [[nodiscard]] std::uint64_t rip() const noexcept { return rip_; }
   [[nodiscard]] std::uint64_t rflags() const noexcept { return rflags_; }
@@ -110,10 +118,33 @@ class GuestCpu {
   [[nodiscard]] Step inject(GuestEnvironment& environment);
   [[nodiscard]] Step deliver(std::uint32_t event, std::uint32_t error_code, std::uint64_t return_rip,
                              GuestEnvironment& environment);
+  [[nodiscard]] Step non_maskable_event(PhysicalEvents events, GuestEnvironment& environment);
   [[nodiscard]] Step physical_interrupt(GuestEnvironment& environment);
   [[nodiscard]] Step virtual_interrupt(GuestEnvironment& environment);
+
+  // exception.cpp
+  /// An exception at rip_, wholly: intercept (EXITINFO1 = error code, EXITINFO2 = address of a #PF),
+  /// delivery, what goes wrong in it. `fault_address`: CR2 of a #PF, or the bits that a #DB sets in DR6.
+  /// `next_rip`: nRIP of the exit, only for #BR. Returns delivered, vmexit, shutdown, or none for a #DB that
+  /// GIF = 0 discards.
+  [[nodiscard]] Step raise(std::uint8_t vector, bool has_error, std::uint32_t error_code,
+                           std::uint64_t fault_address, GuestEnvironment& environment,
+                           std::uint64_t next_rip = 0);
+  /// #BP of INT3 and #OF of INTO: exception intercepts with nRIP, a gate that the CPL may use, return behind
+  /// it.
+  [[nodiscard]] Step raise_software(std::uint8_t vector, std::uint64_t next_rip,
+                                    GuestEnvironment& environment);
+  /// INTn that no INTn intercept caught.
+  [[nodiscard]] Step software_interrupt(std::uint8_t vector, std::uint64_t next_rip,
+                                        GuestEnvironment& environment);
   [[nodiscard]] Step fault(std::uint8_t vector, GuestEnvironment& environment);
-  [[nodiscard]] Step general_protection(GuestEnvironment& environment);
+  [[nodiscard]] Step general_protection(GuestEnvironment& environment);  ///< #GP(0)
+  [[nodiscard]] Step exception_in_delivery(std::uint32_t event, std::uint32_t event_error,
+                                           std::uint8_t vector, std::uint32_t error_code,
+                                           GuestEnvironment& environment);
+  [[nodiscard]] Step shutdown() noexcept;
+  void interrupt_delivery(std::uint32_t event, std::uint32_t error_code) noexcept;
+  [[nodiscard]] static std::uint32_t gate_error_code(std::uint32_t event) noexcept;
   [[nodiscard]] bool descriptor_readable(std::uint64_t address, std::uint64_t& known_page,
                                          GuestEnvironment& environment);
 
@@ -122,10 +153,14 @@ class GuestCpu {
   Step retire(const GuestAction& action, std::uint64_t result = 0) noexcept {
     rip_ = action.next_rip();
     shadow_ = false;
+    rflags_ &= ~rflags::resume;
     return {StepKind::retired, 0, result};
   }
   Step intercepted_exit(Intercept intercept, const GuestAction& action) noexcept {
     return vmexit(exit_code_of(intercept), 0, 0, action.next_rip());
+  }
+  [[nodiscard]] bool sev_es() const noexcept {
+    return limits_.sev && (vmcb_->control.nested_ctl & nested_ctl::sev_es_enable) != 0;
   }
   [[nodiscard]] bool intercepts(Intercept intercept) const noexcept {
     return svm::intercepted(vmcb_->control, intercept);
@@ -160,6 +195,7 @@ class GuestCpu {
   std::uint8_t cpl_ = 0;
   bool shadow_ = false;
   bool halted_ = false;
+  bool shut_down_ = false;
   bool gif_ = true;
   bool host_if_ = false;
   bool nmi_masked_ = false;  ///< the guest took a physical NMI and has not executed IRET

@@ -18,6 +18,15 @@ struct PhysicalEvents {
   [[nodiscard]] bool any() const noexcept { return smi || init || nmi || intr; }
 };
 
+/// EXITINFO1 and EXITINFO2 of an SMI exit (APM vol. 2, 15.13.3).
+struct SmiInfo {
+  static constexpr std::uint64_t external = 1U << 0;  ///< 0: an I/O trap of the guest's own instruction
+  static constexpr std::uint64_t machine_check_redirected = 1U << 1;
+
+  std::uint64_t info_1 = external;  ///< bits 63:32 describe the I/O instruction of an internal SMI
+  std::uint64_t info_2 = 0;         ///< rIP of that instruction
+};
+
 /// Result of an MSR access that no intercept caught.
 struct MsrAccess {
   bool general_protection = false;  ///< the access raises #GP(0)
@@ -48,8 +57,17 @@ class GuestEnvironment {
   /// Whether the nested page tables allow the access; false makes the access exit with NPF (400h).
   [[nodiscard]] virtual bool page_allows(std::uint64_t guest_physical, PageAccess access) = 0;
 
+  /// What handler_entry() returns for a gate of an invalid type (an empty one) and for one that is not
+  /// present; both are no canonical addresses.
+  static constexpr std::uint64_t invalid_gate = 0x8000'0000'0000'0000;
+  static constexpr std::uint64_t absent_gate = 0x8000'0000'0000'0001;
   /// Entry rIP of the guest's IDT gate; GuestCpu has no guest memory of its own.
   [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) = 0;
+  /// DPL of the guest's IDT gate, which INTn, INT3 and INTO of a higher CPL must not use. As Linux sets it
+  /// up: INT3, INTO and INT 80h are open to user code.
+  [[nodiscard]] virtual std::uint8_t gate_privilege_level(std::uint8_t vector) {
+    return vector == 3 || vector == 4 || vector == 0x80 ? 3 : 0;
+  }
 
   /// The maps in system memory that MSRPM_BASE_PA and IOPM_BASE_PA point to.
   [[nodiscard]] virtual const MsrPermissionMap& msr_permission_map(std::uint64_t physical) = 0;
@@ -60,6 +78,14 @@ class GuestEnvironment {
   [[nodiscard]] virtual int acknowledge_physical_interrupt() { return -1; }
   /// The guest took the pending physical NMI, which the VMCB does not intercept.
   virtual void acknowledge_physical_nmi() {}
+  /// Where the pending SMI comes from.
+  [[nodiscard]] virtual SmiInfo smi_info() { return {}; }
+  /// The pending SMI is over: its handler has run, unseen by the guest, or it was discarded.
+  virtual void acknowledge_smi() {}
+  /// The guest took the pending INIT.
+  virtual void acknowledge_init() {}
+  /// VM_CR.R_INIT: INIT raises #SX.
+  [[nodiscard]] virtual bool init_redirected() { return false; }
 
   /// AVIC: class-relevant view of the backing page. Vector of the highest IRR bit, or -1.
   [[nodiscard]] virtual int avic_highest_irr() { return -1; }

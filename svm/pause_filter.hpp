@@ -16,6 +16,9 @@ class PauseFilter {
     seen_ = false;
   }
 
+  /// As VMRUN does: an SMI, for one, starts the count anew (15.14.4).
+  void reload() noexcept { load(count_, threshold_); }
+
   /// Whether an intercepted PAUSE at `tsc` exits. `equal_gap_reloads`: what a gap of exactly the threshold
   /// does.
   [[nodiscard]] bool exits(std::uint64_t tsc, bool equal_gap_reloads) noexcept {

@@ -70,4 +70,9 @@ int TableEnvironment::acknowledge_physical_interrupt() {
   return vector;
 }
 
+std::uint8_t TableEnvironment::gate_privilege_level(std::uint8_t vector) {
+  const auto found = gate_levels.find(vector);
+  return found != gate_levels.end() ? found->second : GuestEnvironment::gate_privilege_level(vector);
+}
+
 }  // namespace svmsim::svm

@@ -37,6 +37,7 @@ class TableEnvironment : public GuestEnvironment {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::array<std::uint32_t, 4>> cpuid_leaves;
   std::map<std::uint64_t, NestedPage> nested_pages;  ///< by page number (address >> 12); absent: all allowed
   std::map<std::uint8_t, std::uint64_t> handlers;    ///< rIP by vector; absent: default_handler()
+  std::map<std::uint8_t, std::uint8_t> gate_levels;  ///< DPL by vector; absent: as Linux sets its IDT up
   MsrPermissionMap msr_map;                          ///< at every address that msr_maps does not name
   IoPermissionMap io_map;                            ///< at every address that io_maps does not name
   std::map<std::uint64_t, MsrPermissionMap> msr_maps;  ///< by physical address
@@ -44,7 +45,9 @@ class TableEnvironment : public GuestEnvironment {
   int highest_irr = -1;      ///< AVIC backing page: vector of the highest IRR bit, -1 for none
   std::uint8_t ppr = 0;      ///< AVIC backing page: PPR
   bool smi_pending = false;  ///< what is pending at the physical CPU; the guest takes it from here
+  SmiInfo smi;               ///< where the pending SMI comes from
   bool init_pending = false;
+  bool r_init = false;  ///< VM_CR.R_INIT
   bool nmi_pending = false;
   std::vector<std::uint8_t> interrupts_pending;  ///< vectors above the physical PPR, the next to take first
 
@@ -75,6 +78,11 @@ class TableEnvironment : public GuestEnvironment {
   /// Takes the first pending interrupt.
   int acknowledge_physical_interrupt() override;
   void acknowledge_physical_nmi() override { nmi_pending = false; }
+  SmiInfo smi_info() override { return smi; }
+  void acknowledge_smi() override { smi_pending = false; }
+  void acknowledge_init() override { init_pending = false; }
+  bool init_redirected() override { return r_init; }
+  std::uint8_t gate_privilege_level(std::uint8_t vector) override;
 };
 
 }  // namespace svmsim::svm

@@ -186,14 +186,25 @@ inline constexpr std::uint16_t granularity = 1U << 11;
 
 /// Exception vectors (APM vol. 2, 8.1).
 namespace exception_vector {
+inline constexpr std::uint8_t divide_error = 0;
+inline constexpr std::uint8_t debug = 1;
 inline constexpr std::uint8_t nmi = 2;
 inline constexpr std::uint8_t breakpoint = 3;
 inline constexpr std::uint8_t overflow = 4;
 inline constexpr std::uint8_t bound_range = 5;
 inline constexpr std::uint8_t invalid_opcode = 6;
+inline constexpr std::uint8_t device_not_available = 7;
 inline constexpr std::uint8_t double_fault = 8;
+inline constexpr std::uint8_t invalid_tss = 10;
+inline constexpr std::uint8_t segment_not_present = 11;
+inline constexpr std::uint8_t stack = 12;
 inline constexpr std::uint8_t general_protection = 13;
 inline constexpr std::uint8_t page_fault = 14;
+inline constexpr std::uint8_t alignment_check = 17;
+inline constexpr std::uint8_t machine_check = 18;
+inline constexpr std::uint8_t control_protection = 21;
+inline constexpr std::uint8_t vmm_communication = 29;  ///< #VC
+inline constexpr std::uint8_t security = 30;           ///< #SX
 }  // namespace exception_vector
 
 }  // namespace svmsim::svm

@@ -88,7 +88,9 @@ inline constexpr std::uint16_t code_selector = 0x08;
   save.cs.selector = code_selector;
   save.cs.attrib = 0x029b;  // present, long mode, execute and read
   save.gdtr.base = gdt_base;
+  save.gdtr.limit = 0xffff;
   save.idtr.base = idt_base;
+  save.idtr.limit = 0xfff;
   return vmcb;
 }
 

@@ -354,12 +354,70 @@ TEST_CASE("the order of events at a boundary: SMI, INIT, NMI, V_NMI, INTR, V_IRQ
   CHECK(guest.boundary().kind == StepKind::none);
 }
 
-TEST_CASE("SMI and INIT without their intercepts are not the guest's affair") {
+TEST_CASE("an SMI without its intercept passes unseen and starts the PAUSE count anew") {
   Guest guest;
+  guest.intercept(Intercept::pause);
+  guest.vmcb.control.pause_filter_count = 2;
   guest.events.smi = true;
-  guest.events.init = true;
+  guest.environment.smi_pending = true;
   guest.enter();
+  guest.execute(ActionKind::pause);
+  guest.execute(ActionKind::pause);
   CHECK(guest.boundary().kind == StepKind::none);
+  CHECK_FALSE(guest.environment.smi_pending);
+  CHECK(guest.execute(ActionKind::pause).kind == StepKind::retired);
+  CHECK(guest.execute(ActionKind::pause).kind == StepKind::retired);
+  CHECK(guest.execute(ActionKind::pause).kind == StepKind::vmexit);
+}
+
+TEST_CASE("an SMI exit says where the SMI comes from") {
+  Guest guest;
+  guest.intercept(Intercept::smi);
+  guest.environment.smi = {0x1f0'0002'0000'0000, guest_rip};
+  guest.events.smi = true;
+  guest.enter();
+  CHECK(guest.boundary().kind == StepKind::vmexit);
+  CHECK(guest.exit_code() == exit_code::smi);
+  CHECK(guest.vmcb.control.exit_info_1 == 0x1f0'0002'0000'0000);
+  CHECK(guest.vmcb.control.exit_info_2 == guest_rip);
+}
+
+TEST_CASE("an INIT without its intercept ends guest mode and saves nothing") {
+  Guest guest;
+  guest.events.init = true;
+  guest.environment.init_pending = true;
+  guest.enter();
+  guest.execute(ActionKind::nop);
+  CHECK(guest.boundary().kind == StepKind::reset);
+  CHECK_FALSE(guest.cpu.in_guest_mode());
+  CHECK_FALSE(guest.environment.init_pending);
+  CHECK(guest.exit_rip() == guest_rip);
+  CHECK(guest.cpu.gif());
+}
+
+TEST_CASE("VM_CR.R_INIT makes an INIT without its intercept #SX(1)") {
+  for (const bool intercepted : {false, true}) {
+    Guest guest;
+    guest.intercept(Intercept::exception_30, intercepted);
+    guest.environment.r_init = true;
+    guest.events.init = true;
+    guest.enter();
+    const Step step = guest.boundary();
+    CHECK(step.kind == (intercepted ? StepKind::vmexit : StepKind::delivered));
+    if (intercepted) {
+      CHECK(guest.exit_code() == 0x5e);
+      CHECK(guest.vmcb.control.exit_info_1 == 1);
+    } else {
+      CHECK(step.vector == 30);
+      CHECK(step.result == 1);
+    }
+  }
+  Guest both;
+  both.intercept(Intercept::init).environment.r_init = true;
+  both.events.init = true;
+  both.enter();
+  both.boundary();
+  CHECK(both.exit_code() == exit_code::init);  // the intercept comes first
 }
 
 TEST_CASE("with AVIC enabled V_IRQ is ignored and the exit leaves it as it was") {
