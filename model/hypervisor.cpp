@@ -200,39 +200,22 @@ void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
 // Guest mode, from VMRUN to #VMEXIT or the end of the workload or the run.
 void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   svm::GuestCpu& guest = vcpu.guest;
+  workloads::WorkloadSource& source = *vcpu.source;
   svm::Step step = guest.vmrun(vcpu.vmcb, true, vcpu.environment);
-  // A reschedule IPI to the own pCPU, sent with interrupts off, ends guest mode right after the injection.
-  bool self_ipi = std::exchange(vcpu.force_immediate_exit, false);
   if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
-  std::uint64_t halt_began = 0;
+  GuestStay stay;
+  // A reschedule IPI to the own pCPU, sent with interrupts off, ends guest mode right after the injection.
+  stay.self_ipi = std::exchange(vcpu.force_immediate_exit, false);
+  const bool external_causes = vcpu.external_causes;
   while (step.kind != StepKind::vmexit) {
-    const bool physical = cpu.interrupt_pending();
-    if (cpu.at_end()) {
-      end_vcpu(vcpu, cpu);
-      return;
-    }
-    const bool recorded = vcpu.external_causes && external_cause(vcpu);
-    if (physical || recorded || self_ipi || guest.event_possible()) {
-      const bool was_halted = guest.halted();
-      svm::PhysicalEvents events;
-      events.intr = physical || recorded || self_ipi;
-      self_ipi = false;
-      if (!was_halted) {
-        if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
-      }
-      step = guest.boundary(events, vcpu.environment);
-      if (step.kind != StepKind::none && was_halted) {
-        cpu.guest_charge(cpu.local() == halt_began ? cost_.t_halt_abort : cost_.t_halt_wake);
-      }
-      if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
+    // One test for all that is rare: nothing is due before the horizon, and nothing else asks for a look.
+    if (cpu.something_due() || guest.event_possible() || guest.halted() || stay.self_ipi || external_causes) {
+      step = guest_boundary(vcpu, cpu, stay);
+      if (stay.ended) return;
       if (step.kind != StepKind::none) continue;
     }
-    if (guest.halted()) {
-      cpu.guest_halt();
-      continue;
-    }
     if (--actions_to_check_ == 0 && !makes_progress(vcpu, cpu)) return;
-    const svm::GuestAction* action = vcpu.source->current();
+    const svm::GuestAction* action = source.current();
     if (action == nullptr) {
       cpu.synchronise();
       if (cpu.interrupt_pending()) continue;
@@ -249,13 +232,13 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     switch (step.kind) {
       case StepKind::retired:
         cpu.guest_charge(cycles + (kind == svm::ActionKind::iret ? cost_.t_iret : cost_.t_insn));
-        vcpu.source->retire(cpu.local(), step.result);
+        source.retire(cpu.local(), step.result);
         if (kind == svm::ActionKind::iret) resume_suspended(vcpu);
         break;
       case StepKind::halted:
         cpu.guest_charge(cycles + cost_.t_insn);
-        vcpu.source->retire(cpu.local(), 0);
-        halt_began = cpu.local();
+        source.retire(cpu.local(), 0);
+        stay.halt_began = cpu.local();
         break;
       case StepKind::delivered:  // a fault: the action has not completed
         note_delivered(vcpu, cpu, step.vector);
@@ -264,6 +247,36 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
         break;
     }
   }
+}
+
+// Events at an instruction boundary of the guest, and a halt that goes on. Returns what happened: none when
+// the guest may execute its next action.
+svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay) {
+  svm::GuestCpu& guest = vcpu.guest;
+  const bool physical = cpu.interrupt_pending();
+  if (cpu.at_end()) {
+    end_vcpu(vcpu, cpu);
+    stay.ended = true;
+    return {};
+  }
+  const bool recorded = vcpu.external_causes && external_cause(vcpu);
+  svm::PhysicalEvents events;
+  events.intr = std::exchange(stay.self_ipi, false) || physical || recorded;
+  if (events.intr || guest.event_possible()) {
+    const bool was_halted = guest.halted();
+    if (!was_halted) {
+      if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
+    }
+    const svm::Step step = guest.boundary(events, vcpu.environment);
+    if (step.kind != StepKind::none && was_halted) {
+      cpu.guest_charge(cpu.local() == stay.halt_began ? cost_.t_halt_abort : cost_.t_halt_wake);
+    }
+    if (step.kind == StepKind::delivered) note_delivered(vcpu, cpu, step.vector);
+    if (step.kind != StepKind::none) return step;
+  }
+  if (!guest.halted()) return {};
+  cpu.guest_halt();
+  return {StepKind::halted, 0, 0};  // whatever ended the wait is looked at anew
 }
 
 // A guest may run for ever without an exit, and one that takes no time never reaches the end of the run.

@@ -53,6 +53,13 @@ class Hypervisor : public sc_core::sc_module {
   void enter_guest(Vcpu& vcpu, PhysicalCpu& cpu);
   void svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu);
   void run_guest(Vcpu& vcpu, PhysicalCpu& cpu);
+  /// What one stay in guest mode has to remember between its actions.
+  struct GuestStay {
+    std::uint64_t halt_began = 0;
+    bool self_ipi = false;
+    bool ended = false;  ///< the vCPU ended in guest mode
+  };
+  [[nodiscard]] svm::Step guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay);
   static void resume_suspended(Vcpu& vcpu);
   [[nodiscard]] bool makes_progress(Vcpu& vcpu, PhysicalCpu& cpu);
   svm::Step execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);

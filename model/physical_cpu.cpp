@@ -172,6 +172,8 @@ void PhysicalCpu::after_wait() {
 
 void PhysicalCpu::look_ahead() {
   others_ = settings_.run_ahead ? earliest_pending() : 0;
+  const bool own_rank_first = rank_ <= (others_ & (moment(1, 0) - 1));
+  unsynchronised_from_ = cycles_of(others_) + (own_rank_first ? 1 : 0);
   const std::uint64_t reach =
       others_ == never ? never_cycles : cycles_of(others_) + settings_.reaction_cycles;
   horizon_ = std::min({next_own(), reach, settings_.end_cycles});

@@ -61,7 +61,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// To be called before shared state is read or written: afterwards every other CPU has acted up to our
   /// local clock.
   void synchronise() {
-    if (moment(local_, rank_) > others_) wait_until(moment(local_, rank_));
+    if (local_ >= unsynchronised_from_) wait_until(moment(local_, rank_));
   }
 
   /// To be called after something was notified that makes another process act: it may act earlier than we
@@ -73,6 +73,10 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     if (local_ >= horizon_) look_around();
     return interrupt_pending_;
   }
+
+  /// Guest mode: whether an interrupt, or the end of the run, may have come. While false, neither
+  /// interrupt_pending() nor at_end() can be true.
+  [[nodiscard]] bool something_due() const noexcept { return local_ >= horizon_; }
 
   /// Guest mode: an action of that many cycles that is not interruptible.
   void guest_charge(std::uint64_t cycles) { charge(cycles); }
@@ -160,8 +164,9 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   sc_core::sc_event arrival_event_;
 
   std::uint64_t local_ = 0;
-  std::uint64_t horizon_ = 0;  // private guest work may reach up to, but not to, this cycle
-  Moment others_ = 0;          // earliest moment at which another process may act
+  std::uint64_t horizon_ = 0;              // private guest work may reach up to, but not to, this cycle
+  Moment others_ = 0;                      // earliest moment at which another process may act
+  std::uint64_t unsynchronised_from_ = 0;  // first cycle whose moment here is later than that
   bool interrupt_pending_ = false;
   std::uint64_t next_tick_ = never_cycles;
   std::vector<Arrival> inbox_;  // heap, earliest first

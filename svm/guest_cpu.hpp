@@ -200,8 +200,7 @@ class GuestCpu {
   bool host_if_ = false;
   bool nmi_masked_ = false;  ///< the guest took a physical NMI and has not executed IRET
   bool has_nrips_ = false;
-  bool has_legal_inputs_ = false;
-  VmrunInputs legal_inputs_;  ///< of the last VMRUN whose state was legal
+  VmrunInputs legal_inputs_ = VmrunInputs::of_none();  ///< of the last VMRUN whose state was legal
   PauseFilter pause_filter_;
   std::vector<Frame> frames_;
   FeatureSet features_;

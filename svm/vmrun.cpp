@@ -30,11 +30,9 @@ GuestCpu::GuestCpu(FeatureSet features, Knobs knobs, ProcessorLimits limits)
 
 Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   if (vmcb_ != nullptr) throw InternalError("VMRUN while the GuestCpu is in guest mode");
-  const VmrunInputs inputs = VmrunInputs::of(vmcb);
-  if (!has_legal_inputs_ || !(inputs == legal_inputs_)) {
+  if (!legal_inputs_.are_of(vmcb)) {
     if (!vmrun_state_legal(vmcb, features_, knobs_, limits_)) return invalid_exit(vmcb);
-    legal_inputs_ = inputs;
-    has_legal_inputs_ = true;
+    legal_inputs_ = VmrunInputs::of(vmcb);
   }
   if ((vmcb.control.event_inj & event_inj::valid) != 0 &&
       !vmrun_injection_legal(vmcb, features_, knobs_, limits_)) {

@@ -230,18 +230,6 @@ constexpr std::array<RuleViolation, rule_count> rule_texts{{
 
 }  // namespace
 
-VmrunInputs VmrunInputs::of(const Vmcb& vmcb) noexcept {
-  constexpr std::uint32_t enables = int_ctl::v_nmi_enable | int_ctl::avic_enable | int_ctl::x2avic_enable;
-  const VmcbControl& control = vmcb.control;
-  const VmcbSave& save = vmcb.save;
-  const std::uint64_t intercepts =
-      (intercepted(control, Intercept::vmrun) ? 1U : 0U) | (intercepted(control, Intercept::nmi) ? 2U : 0U);
-  return {{std::uint64_t{control.asid} << 32 | (control.int_ctl & enables), intercepts << 16 | save.cs.attrib,
-           control.iopm_base_pa, control.msrpm_base_pa, control.nested_ctl, control.nested_cr3,
-           control.avic_backing_page, control.avic_logical_id, control.avic_physical_id, save.efer, save.cr0,
-           save.cr3, save.cr4, save.dr6, save.dr7, save.s_cet, save.g_pat}};
-}
-
 bool vmrun_state_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                        const ProcessorLimits& limits) noexcept {
   return failed_state_rules({vmcb.control, vmcb.save, features, knobs, limits}) == 0;

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "svm/features.hpp"
+#include "svm/intercept.hpp"
 #include "svm/knobs.hpp"
 #include "svm/processor_limits.hpp"
 #include "svm/vmcb.hpp"
+#include "svm/vmcb_bits.hpp"
 
 namespace svmsim::svm {
 
@@ -43,12 +45,51 @@ struct RuleViolation {
 struct VmrunInputs {
   std::array<std::uint64_t, 17> words{};
 
-  [[nodiscard]] static VmrunInputs of(const Vmcb& vmcb) noexcept;
-  [[nodiscard]] friend bool operator==(const VmrunInputs& a, const VmrunInputs& b) noexcept {
+  /// The inputs of no VMCB: its second word has bits that no VMCB sets.
+  [[nodiscard]] static VmrunInputs of_none() noexcept {
+    VmrunInputs inputs;
+    inputs.words[1] = ~std::uint64_t{0};
+    return inputs;
+  }
+  [[nodiscard]] static VmrunInputs of(const Vmcb& vmcb) noexcept {
+    VmrunInputs inputs;
+    std::size_t next = 0;
+    for_each(vmcb, [&](std::uint64_t word) { inputs.words[next++] = word; });
+    return inputs;
+  }
+  /// Whether these are the inputs of `vmcb`; as of() and a comparison, without the copy.
+  [[nodiscard]] bool are_of(const Vmcb& vmcb) const noexcept {
     std::uint64_t difference = 0;
-    for (std::size_t i = 0; i < a.words.size(); ++i)
-      difference |= a.words[i] ^ b.words[i];
+    std::size_t next = 0;
+    for_each(vmcb, [&](std::uint64_t word) { difference |= words[next++] ^ word; });
     return difference == 0;
+  }
+
+ private:
+  template <typename Take>
+  static void for_each(const Vmcb& vmcb, Take take) noexcept {
+    constexpr std::uint32_t enables = int_ctl::v_nmi_enable | int_ctl::avic_enable | int_ctl::x2avic_enable;
+    const VmcbControl& control = vmcb.control;
+    const VmcbSave& save = vmcb.save;
+    const std::uint64_t intercepts =
+        (intercepted(control, Intercept::vmrun) ? 1U : 0U) | (intercepted(control, Intercept::nmi) ? 2U : 0U);
+    take(std::uint64_t{control.asid} << 32 | (control.int_ctl & enables));
+    take(intercepts << 16 | save.cs.attrib);
+    take(control.iopm_base_pa);
+    take(control.msrpm_base_pa);
+    take(control.nested_ctl);
+    take(control.nested_cr3);
+    take(control.avic_backing_page);
+    take(control.avic_logical_id);
+    take(control.avic_physical_id);
+    take(save.efer);
+    take(save.cr0);
+    take(save.cr3);
+    take(save.cr4);
+    take(save.dr6);
+    take(save.dr7);
+    take(save.s_cet);
+    take(save.g_pat);
   }
 };
 

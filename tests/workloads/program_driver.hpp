@@ -191,8 +191,9 @@ class ProgramDriver {
         return "mov from cr8";
       case ActionKind::mov_to_cr8:
         return fmt::format("mov cr8={:x}", action.operand[0]);
+      default:
+        return fmt::format("action {}", static_cast<unsigned>(action.kind));
     }
-    return "?";
   }
 
   apic::DestinationMap map_;
