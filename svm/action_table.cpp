@@ -224,7 +224,7 @@ std::vector<ActionInfo> make_table() {
        "an exception",
        {number("vector", 31, "vector"),
         value("error_code", "error code, of the vectors that have one", ActionField::operand_0, UINT32_MAX),
-        address("faulting linear address of a page fault")}},
+        address("faulting linear address of a page fault, or what a debug exception sets in DR6")}},
       {K::instruction_fetch,
        "instruction_fetch",
        0,

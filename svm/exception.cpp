@@ -130,7 +130,7 @@ Step GuestCpu::deliver(std::uint32_t event, std::uint32_t error_code, std::uint6
   }
   if (!readable) {
     interrupt_delivery(event, error_code);
-    return vmexit(exit_code::npf, npf_info::final_translation | npf_info::user, missing);
+    return nested_page_fault(missing, PageAccess::read, environment);
   }
   const std::uint64_t entry = environment.handler_entry(vector);
   if (!canonical(entry)) {
@@ -165,7 +165,7 @@ bool GuestCpu::descriptor_readable(std::uint64_t address, std::uint64_t& known_p
                                    GuestEnvironment& environment) {
   const std::uint64_t page = address >> 12;
   if (page == known_page) return true;
-  if (!environment.page_allows(address, PageAccess::read)) return false;
+  if (!nested_allows(address, PageAccess::read, environment)) return false;
   known_page = page;
   return true;
 }

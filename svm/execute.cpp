@@ -17,6 +17,10 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
   // A jump since the last action is none of ours to see: where the action stands is where the guest is.
   rip_ = action.rip;
   cpl_ = action.cpl & 3U;
+  if ((vmcb_->save.dr7 & dr7::enables) != 0) {
+    const Step breakpoint = instruction_breakpoint(environment);
+    if (breakpoint.kind != StepKind::none) return breakpoint;
+  }
   switch (action.kind) {
     case ActionKind::compute:
     case ActionKind::nop:
@@ -41,27 +45,83 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
     case ActionKind::out:
       return execute_io(action, true, environment);
     case ActionKind::vmmcall:
-      if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action);
-      return fault(exception_vector::invalid_opcode, environment);
+      if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action, environment);
+      return invalid_opcode(environment);
     case ActionKind::iret:
-      return execute_iret(action);
+      return execute_iret(action, environment);
     case ActionKind::memory_read:
-      return execute_memory(action, false, environment);
+      return execute_memory(action, PageAccess::read, environment);
     case ActionKind::memory_write:
-      return execute_memory(action, true, environment);
+      return execute_memory(action, PageAccess::write, environment);
+    case ActionKind::instruction_fetch:
+      return execute_memory(action, PageAccess::fetch, environment);
     case ActionKind::mov_from_cr8:
       return execute_cr8(action, false, environment);
     case ActionKind::mov_to_cr8:
       return execute_cr8(action, true, environment);
+    case ActionKind::mov_from_cr:
+      return execute_mov_from_cr(action, environment);
+    case ActionKind::mov_to_cr:
+      return execute_mov_to_cr(action, environment);
+    case ActionKind::clts:
+      return execute_clts(action, environment);
+    case ActionKind::lmsw:
+      return execute_lmsw(action, environment);
+    case ActionKind::smsw:
+      return execute_smsw(action, environment);
+    case ActionKind::mov_from_dr:
+      return execute_dr(action, false, environment);
+    case ActionKind::mov_to_dr:
+      return execute_dr(action, true, environment);
+    case ActionKind::mov_ss: {
+      const Step step = retire(action);
+      shadow_ = true;  // 15.21.5
+      return step;
+    }
+    case ActionKind::int_n:
+    case ActionKind::int3:
+    case ActionKind::into:
+    case ActionKind::icebp:
+      return execute_interrupt(action, environment);
+    case ActionKind::raise:
+      return execute_raise(action, environment);
+    case ActionKind::task_switch:
+      return execute_task_switch(action, environment);
+    case ActionKind::ferr:
+      return execute_ferr(action, environment);
+    case ActionKind::mwait:
+    case ActionKind::mwaitx:
+      return execute_mwait(action, environment);
+    case ActionKind::vmrun:
+      return execute_vmrun(action, environment);
+    case ActionKind::vmload:
+    case ActionKind::vmsave:
+      return execute_vmload_vmsave(action, environment);
+    case ActionKind::vmgexit:
+      return execute_vmgexit(action, environment);
+    case ActionKind::ins:
+    case ActionKind::outs:
+      return execute_string_io(action, environment);
+    case ActionKind::bus_lock:
+      return execute_bus_lock(action, environment);
     default:
-      break;
+      return execute_by_rule(action, environment);
   }
-  throw InternalError(fmt::format("guest action {} does not exist", static_cast<unsigned>(action.kind)));
+}
+
+// 15.35.4, table 15-33: what an SEV-ES guest tells its hypervisor itself (a non-automatic exit) raises #VC
+// with the exit code as error code. Of the automatic exits HLT and PAUSE advance rIP.
+Step GuestCpu::sev_es_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
+                           std::uint64_t info_1, std::uint64_t info_2) {
+  if (code == exit_code::hlt || code == exit_code::idle_hlt || code == exit_code::pause) {
+    static_cast<void>(retire(action));
+    return vmexit(code, info_1, info_2, action.next_rip());
+  }
+  return raise(exception_vector::vmm_communication, true, static_cast<std::uint32_t>(code), 0, environment);
 }
 
 Step GuestCpu::execute_cli_sti(const GuestAction& action, GuestEnvironment& environment) {
-  const std::uint64_t iopl = (rflags_ & rflags::iopl_mask) >> rflags::iopl_shift;
-  if (cpl_ > iopl) return general_protection(environment);
+  if (cpl_ > iopl()) return general_protection(environment);
   if (action.kind == ActionKind::cli) {
     rflags_ &= ~rflags::interrupt;
     return retire(action);
@@ -77,43 +137,15 @@ Step GuestCpu::execute_cli_sti(const GuestAction& action, GuestEnvironment& envi
 Step GuestCpu::execute_pause(const GuestAction& action, GuestEnvironment& environment) {
   if (intercepts(Intercept::pause) &&
       pause_filter_.exits(environment.host_tsc(), knobs_.pause_gap_at_threshold_reloads)) {
-    return intercepted_exit(Intercept::pause, action);
+    return intercepted_exit(Intercept::pause, action, environment);
   }
   return retire(action);
 }
 
 Step GuestCpu::execute_cpuid(const GuestAction& action, GuestEnvironment& environment) {
-  if (intercepts(Intercept::cpuid)) return intercepted_exit(Intercept::cpuid, action);
+  if (intercepts(Intercept::cpuid)) return intercepted_exit(Intercept::cpuid, action, environment);
   const auto registers = environment.cpuid(action.number, static_cast<std::uint32_t>(action.operand[0]));
   return retire(action, registers[0] | (std::uint64_t{registers[1]} << 32));
-}
-
-Step GuestCpu::execute_rdtsc(const GuestAction& action, GuestEnvironment& environment) {
-  if (cpl_ != 0 && (vmcb_->save.cr4 & cr4::tsd) != 0) return general_protection(environment);
-  if (intercepts(Intercept::rdtsc)) return intercepted_exit(Intercept::rdtsc, action);
-  return retire(action, environment.host_tsc() + vmcb_->control.tsc_offset);
-}
-
-Step GuestCpu::execute_memory(const GuestAction& action, bool write, GuestEnvironment& environment) {
-  const std::uint64_t address = action.operand[1];
-  if (environment.page_allows(address, write ? PageAccess::write : PageAccess::read)) return retire(action);
-  const std::uint64_t info = npf_info::final_translation | npf_info::user | (write ? npf_info::write : 0);
-  return vmexit(exit_code::npf, info, address);
-}
-
-Step GuestCpu::execute_iret(const GuestAction& action) {
-  if (intercepts(Intercept::iret)) return intercepted_exit(Intercept::iret, action);
-  int_ctl_ &= ~int_ctl::v_nmi_mask;
-  nmi_masked_ = false;
-  // Without a frame there is nothing to return to: a guest that was entered in a handler falls through.
-  const Step step = retire(action);
-  if (frames_.empty()) return step;
-  const Frame& frame = frames_.back();
-  rip_ = frame.rip;
-  rflags_ = frame.rflags;
-  cpl_ = frame.cpl;
-  frames_.pop_back();
-  return step;
 }
 
 }  // namespace svmsim::svm

@@ -66,6 +66,44 @@ std::vector<std::string> feature_names() {
   return names;
 }
 
+const std::vector<ExtensionInfo>& all_extensions() {
+  static const std::vector<ExtensionInfo> extensions{
+      {Extension::monitor, "monitor", "Fn0000_0001_ECX[3]", "MONITOR and MWAIT."},
+      {Extension::xsave, "xsave", "Fn0000_0001_ECX[26]", "XSETBV and CR4.OSXSAVE."},
+      {Extension::invpcid, "invpcid", "Fn0000_0007_EBX[10]", "INVPCID."},
+      {Extension::umip, "umip", "Fn0000_0007_ECX[2]",
+       "CR4.UMIP keeps SGDT, SIDT, SLDT, STR and SMSW from user code."},
+      {Extension::skinit, "skinit", "Fn8000_0001_ECX[12]", "SKINIT and STGI, also with EFER.SVME clear."},
+      {Extension::monitorx, "monitorx", "Fn8000_0001_ECX[29]", "MONITORX and MWAITX."},
+      {Extension::rdtscp, "rdtscp", "Fn8000_0001_EDX[27]", "RDTSCP."},
+      {Extension::invlpgb, "invlpgb", "Fn8000_0008_EBX[3]", "INVLPGB and TLBSYNC."},
+      {Extension::rdpru, "rdpru", "Fn8000_0008_EBX[4]", "RDPRU."},
+      {Extension::mcommit, "mcommit", "Fn8000_0008_EBX[8]", "MCOMMIT and EFER.MCOMMIT."},
+  };
+  return extensions;
+}
+
+std::string_view extension_name(Extension extension) {
+  for (const ExtensionInfo& info : all_extensions()) {
+    if (info.extension == extension) return info.name;
+  }
+  return {};
+}
+
+std::optional<Extension> extension_of(std::string_view name) {
+  for (const ExtensionInfo& info : all_extensions()) {
+    if (info.name == name) return info.extension;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> extension_names() {
+  std::vector<std::string> names;
+  for (const ExtensionInfo& info : all_extensions())
+    names.emplace_back(info.name);
+  return names;
+}
+
 std::vector<std::string> FeatureSet::names() const {
   std::vector<std::string> names;
   for (const FeatureInfo& info : all_features()) {

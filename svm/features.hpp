@@ -57,7 +57,37 @@ struct FeatureInfo {
 [[nodiscard]] std::optional<Feature> feature_of(std::string_view name);
 [[nodiscard]] std::vector<std::string> feature_names();
 
-/// What CPUID Fn8000_000A says of one processor: its features, SVM revision and number of ASIDs.
+/// CPUID bits outside of Fn8000_000A on which instructions depend that SVM can intercept. A processor has all
+/// of them unless it says otherwise.
+enum class Extension : std::uint8_t {
+  monitor,   ///< Fn0000_0001_ECX[3]
+  xsave,     ///< Fn0000_0001_ECX[26]
+  invpcid,   ///< Fn0000_0007_EBX[10]
+  umip,      ///< Fn0000_0007_ECX[2]
+  skinit,    ///< Fn8000_0001_ECX[12]
+  monitorx,  ///< Fn8000_0001_ECX[29]
+  rdtscp,    ///< Fn8000_0001_EDX[27]
+  invlpgb,   ///< Fn8000_0008_EBX[3]
+  rdpru,     ///< Fn8000_0008_EBX[4]
+  mcommit,   ///< Fn8000_0008_EBX[8]
+};
+
+struct ExtensionInfo {
+  Extension extension;
+  std::string_view name;     ///< snake_case, as in the enumeration
+  std::string_view cpuid;    ///< "Fn8000_0001_EDX[27]"
+  std::string_view meaning;  ///< one sentence
+};
+
+/// All extensions, in the order of Extension.
+[[nodiscard]] const std::vector<ExtensionInfo>& all_extensions();
+[[nodiscard]] std::string_view extension_name(Extension extension);
+/// The extension of that name, or nothing.
+[[nodiscard]] std::optional<Extension> extension_of(std::string_view name);
+[[nodiscard]] std::vector<std::string> extension_names();
+
+/// What CPUID says of one processor as far as SVM is concerned: the features of Fn8000_000A, its SVM revision
+/// and number of ASIDs, and the instructions that exist.
 class FeatureSet {
  public:
   constexpr FeatureSet() = default;
@@ -81,6 +111,19 @@ class FeatureSet {
     return result;
   }
 
+  [[nodiscard]] constexpr bool has(Extension extension) const noexcept {
+    return (missing_extensions_ & bit(extension)) == 0;
+  }
+  constexpr void set(Extension extension, bool present = true) noexcept {
+    missing_extensions_ = static_cast<std::uint16_t>(present ? missing_extensions_ & ~bit(extension)
+                                                             : missing_extensions_ | bit(extension));
+  }
+  [[nodiscard]] constexpr FeatureSet without(Extension extension) const noexcept {
+    FeatureSet result = *this;
+    result.set(extension, false);
+    return result;
+  }
+
   /// From EAX, EBX, ECX, EDX of Fn8000_000A; bits that have no name here are kept.
   [[nodiscard]] static constexpr FeatureSet from_cpuid(
       const std::array<std::uint32_t, 4>& registers) noexcept {
@@ -101,7 +144,8 @@ class FeatureSet {
   [[nodiscard]] std::vector<std::string> names() const;
 
   [[nodiscard]] friend constexpr bool operator==(const FeatureSet& a, const FeatureSet& b) noexcept {
-    return a.bits_ == b.bits_ && a.revision_ == b.revision_ && a.asids_ == b.asids_;
+    return a.bits_ == b.bits_ && a.revision_ == b.revision_ && a.asids_ == b.asids_ &&
+           a.missing_extensions_ == b.missing_extensions_;
   }
   [[nodiscard]] friend constexpr bool operator!=(const FeatureSet& a, const FeatureSet& b) noexcept {
     return !(a == b);
@@ -112,8 +156,13 @@ class FeatureSet {
     return std::uint64_t{1} << static_cast<unsigned>(feature);
   }
 
+  [[nodiscard]] static constexpr unsigned bit(Extension extension) noexcept {
+    return 1U << static_cast<unsigned>(extension);
+  }
+
   std::uint64_t bits_ = 0;
   std::uint32_t asids_ = 0x8000;
+  std::uint16_t missing_extensions_ = 0;
   std::uint8_t revision_ = 1;
 };
 

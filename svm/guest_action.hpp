@@ -61,7 +61,7 @@ enum class ActionKind : std::uint8_t {
   wbnoinvd,
   invlpg,   ///< operand[1] = linear address
   invlpga,  ///< operand[1] = linear address (rAX), number = ASID (ECX)
-  invpcid,  ///< number = type, operand[1] = linear address
+  invpcid,  ///< number = type, operand[1] = linear address, operand[0] = PCID
   invlpgb,  ///< operand[0] = rAX, number = ECX, operand[1] = EDX; flags: illegal_form
   tlbsync,
   mcommit,
@@ -78,7 +78,8 @@ enum class ActionKind : std::uint8_t {
   clgi,
   ins,    ///< number = port, size = bytes, operand[1] = address (always in ES), flags: rep
   outs,   ///< number = port, size = bytes, segment, operand[1] = address, operand[0] = value, flags: rep
-  raise,  ///< an exception: number = vector, operand[0] = error code, operand[1] = CR2 of a #PF
+  raise,  ///< an exception: number = vector, operand[0] = error code, operand[1] = CR2 of a #PF or the
+          ///< bits that a #DB sets in DR6
   instruction_fetch,  ///< operand[1] = guest physical address of code
   bus_lock,           ///< a locked access that takes a bus lock; operand[1] = guest physical address
   ferr,               ///< an x87 error with CR0.NE = 0: FERR# and the freeze

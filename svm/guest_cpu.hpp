@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "svm/features.hpp"
 #include "svm/guest_action.hpp"
 #include "svm/guest_environment.hpp"
+#include "svm/instruction_rules.hpp"
 #include "svm/intercept.hpp"
 #include "svm/knobs.hpp"
 #include "svm/pause_filter.hpp"
@@ -43,6 +45,9 @@ struct Step {
 /// it charges cycles and says which physical events are pending.
 ///
 /// Order of use: vmrun(), then boundary() before each execute(), until one of them returns vmexit.
+///
+/// The state that VMLOAD and VMSAVE move (FS, GS, TR, LDTR and the system call MSRs) is taken to be that of
+/// the VMCB, as if the hypervisor executed VMLOAD before VMRUN and VMSAVE after #VMEXIT.
 ///
 /// Left out: AVIC delivers nothing here (only the idle-HLT intercept looks at the backing page); SMM, INIT
 /// and the un-intercepted shutdown; the guest's own page tables (linear addresses are guest physical ones);
@@ -99,6 +104,19 @@ class GuestCpu {
   [[nodiscard]] const FeatureSet& features() const noexcept { return features_; }
   [[nodiscard]] const Knobs& knobs() const noexcept { return knobs_; }
   [[nodiscard]] const ProcessorLimits& limits() const noexcept { return limits_; }
+  /// A store of somebody else: ends the guest's MWAIT, or disarms its monitor, if the address lies in the
+  /// monitored line. True when the guest was waiting and goes on.
+  bool monitor_written(std::uint64_t address) noexcept;
+  [[nodiscard]] bool monitor_armed() const noexcept { return monitor_armed_; }
+  /// XCR0, which is not in the VMCB.
+  [[nodiscard]] std::uint64_t xcr0() const noexcept { return xcr0_; }
+  /// DR0 to DR3, which are not in the VMCB: guest and host share them.
+  [[nodiscard]] std::uint64_t debug_register(unsigned number) const noexcept {
+    return breakpoint_[number & 3U];
+  }
+  void set_debug_register(unsigned number, std::uint64_t address) noexcept {
+    breakpoint_[number & 3U] = address;
+  }
   /// Depth of handlers that have not returned.
   [[nodiscard]] std::size_t frames() const noexcept { return frames_.size(); }
 
@@ -156,8 +174,19 @@ class GuestCpu {
     rflags_ &= ~rflags::resume;
     return {StepKind::retired, 0, result};
   }
-  Step intercepted_exit(Intercept intercept, const GuestAction& action) noexcept {
-    return vmexit(exit_code_of(intercept), 0, 0, action.next_rip());
+  /// #VMEXIT of an intercepted instruction; in an SEV-ES guest #VC unless the exit is an automatic one.
+  Step instruction_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
+                        std::uint64_t info_1 = 0, std::uint64_t info_2 = 0) {
+    if (sev_es()) return sev_es_exit(code, action, environment, info_1, info_2);
+    return vmexit(code, info_1, info_2, action.next_rip());
+  }
+  Step intercepted_exit(Intercept intercept, const GuestAction& action, GuestEnvironment& environment) {
+    return instruction_exit(exit_code_of(intercept), action, environment);
+  }
+  Step sev_es_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
+                   std::uint64_t info_1, std::uint64_t info_2);
+  [[nodiscard]] Step invalid_opcode(GuestEnvironment& environment) {
+    return fault(exception_vector::invalid_opcode, environment);
   }
   [[nodiscard]] bool sev_es() const noexcept {
     return limits_.sev && (vmcb_->control.nested_ctl & nested_ctl::sev_es_enable) != 0;
@@ -165,6 +194,92 @@ class GuestCpu {
   [[nodiscard]] bool intercepts(Intercept intercept) const noexcept {
     return svm::intercepted(vmcb_->control, intercept);
   }
+  [[nodiscard]] bool has_intercepted(Intercept intercept, Feature feature) const noexcept {
+    return intercepts(intercept) && features_.has(feature);
+  }
+  [[nodiscard]] bool protected_mode() const noexcept {
+    return (vmcb_->save.cr0 & cr0::pe) != 0 && (rflags_ & rflags::virtual_8086) == 0;
+  }
+  [[nodiscard]] bool mode_64() const noexcept {
+    return (vmcb_->save.efer & efer::lma) != 0 && (vmcb_->save.cs.attrib & segment_attrib::long_mode) != 0;
+  }
+  /// A general register as a source operand: 32 bits outside of 64-bit mode.
+  [[nodiscard]] std::uint64_t register_operand(const GuestAction& action) const noexcept {
+    return mode_64() ? action.operand[0] : action.operand[0] & 0xffff'ffffU;
+  }
+  [[nodiscard]] std::uint64_t iopl() const noexcept {
+    return (rflags_ & rflags::iopl_mask) >> rflags::iopl_shift;
+  }
+  [[nodiscard]] bool virtual_gif_enabled() const noexcept { return (int_ctl_ & int_ctl::v_gif_enable) != 0; }
+  [[nodiscard]] std::uint64_t guest_tsc(GuestEnvironment& environment) const;
+  void forget_pages() noexcept {
+    idt_page_ = no_page;
+    gdt_page_ = no_page;
+  }
+
+  // execute_memory.cpp
+  /// Whether the nested page tables allow the access: always without nested paging.
+  [[nodiscard]] bool nested_allows(std::uint64_t address, PageAccess access,
+                                   GuestEnvironment& environment) const {
+    if ((vmcb_->control.nested_ctl & nested_ctl::np_enable) == 0) return true;
+    if (access == PageAccess::fetch && gmet_applies()) return gmet_allows(address, environment);
+    return environment.page_allows(address, access);
+  }
+  [[nodiscard]] bool gmet_applies() const noexcept {
+    return cpl_ != 3 && (vmcb_->control.nested_ctl & nested_ctl::gmet_enable) != 0 &&
+           features_.has(Feature::gmet);
+  }
+  [[nodiscard]] static bool gmet_allows(std::uint64_t address, GuestEnvironment& environment);
+  /// NPF of an access that nested_allows() has refused.
+  [[nodiscard]] Step nested_page_fault(std::uint64_t address, PageAccess access,
+                                       GuestEnvironment& environment);
+  /// Nothing, or the NPF.
+  [[nodiscard]] Step touch(std::uint64_t address, PageAccess access, GuestEnvironment& environment) {
+    if (nested_allows(address, access, environment)) return {};
+    return nested_page_fault(address, access, environment);
+  }
+  Step execute_bus_lock(const GuestAction& action, GuestEnvironment& environment);
+
+  // execute_by_rule.cpp: instructions that svm/instruction_rules.hpp decides
+  Step execute_by_rule(const GuestAction& action, GuestEnvironment& environment);
+  [[nodiscard]] int failed_check(std::uint32_t checks, const InstructionRule& rule,
+                                 const GuestAction& action) const noexcept;
+  [[nodiscard]] bool legal_operand(const GuestAction& action) const noexcept;
+  [[nodiscard]] Step perform(const GuestAction& action, GuestEnvironment& environment);
+
+  // execute_control_registers.cpp, execute_debug_registers.cpp
+  Step execute_mov_from_cr(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_mov_to_cr(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_clts(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_lmsw(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_smsw(const GuestAction& action, GuestEnvironment& environment);
+  [[nodiscard]] bool cr_write_legal(unsigned number, std::uint64_t value) const noexcept;
+  [[nodiscard]] Step write_cr(unsigned number, std::uint64_t value, const GuestAction& action);
+  [[nodiscard]] std::uint64_t cr_exit_info(const GuestAction& action) const noexcept;
+  Step execute_dr(const GuestAction& action, bool write, GuestEnvironment& environment);
+  [[nodiscard]] Step instruction_breakpoint(GuestEnvironment& environment);
+
+  // execute_descriptor_tables.cpp, execute_monitor.cpp, execute_svm.cpp
+  Step perform_descriptor_table(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_mwait(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_vmrun(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_vmload_vmsave(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_vmgexit(const GuestAction& action, GuestEnvironment& environment);
+  Step perform_invlpgb(const GuestAction& action, GuestEnvironment& environment);
+  Step perform_skinit(const GuestAction& action);
+  Step set_gif(const GuestAction& action, bool value);
+
+  // execute_interrupts.cpp
+  Step perform_popf(const GuestAction& action);
+  Step execute_interrupt(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_raise(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_task_switch(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_ferr(const GuestAction& action, GuestEnvironment& environment);
+
+  // execute_msr.cpp, execute_io.cpp
+  Step write_efer(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_string_io(const GuestAction& action, GuestEnvironment& environment);
+
   Step execute_cli_sti(const GuestAction& action, GuestEnvironment& environment);
   Step execute_hlt(const GuestAction& action, GuestEnvironment& environment);
   Step execute_pause(const GuestAction& action, GuestEnvironment& environment);
@@ -173,8 +288,8 @@ class GuestCpu {
   Step execute_msr(const GuestAction& action, bool write, GuestEnvironment& environment);
   Step execute_io(const GuestAction& action, bool write, GuestEnvironment& environment);
   Step execute_cr8(const GuestAction& action, bool write, GuestEnvironment& environment);
-  Step execute_memory(const GuestAction& action, bool write, GuestEnvironment& environment);
-  Step execute_iret(const GuestAction& action);
+  Step execute_memory(const GuestAction& action, PageAccess access, GuestEnvironment& environment);
+  Step execute_iret(const GuestAction& action, GuestEnvironment& environment);
 
   static constexpr std::uint64_t no_page = ~std::uint64_t{0};
   static constexpr std::size_t max_frames = 1024;
@@ -199,6 +314,12 @@ class GuestCpu {
   bool gif_ = true;
   bool host_if_ = false;
   bool nmi_masked_ = false;  ///< the guest took a physical NMI and has not executed IRET
+  bool monitor_armed_ = false;
+  bool mwait_ = false;               ///< the halt is that of MWAIT
+  bool mwait_takes_masked_ = false;  ///< MWAIT with ECX[0]: masked interrupts end it too
+  std::uint64_t monitor_line_ = 0;   ///< address of the monitored line
+  std::uint64_t xcr0_ = 1;
+  std::array<std::uint64_t, 4> breakpoint_{};  ///< DR0 to DR3, which are not in the VMCB
   bool has_nrips_ = false;
   VmrunInputs legal_inputs_ = VmrunInputs::of_none();  ///< of the last VMRUN whose state was legal
   PauseFilter pause_filter_;

@@ -35,6 +35,18 @@ struct MsrAccess {
 
 enum class PageAccess : std::uint8_t { read, write, fetch };
 
+/// What the nested page tables say of one 4 KiB page of guest physical memory. The default allows everything.
+struct NestedPage {
+  bool present = true;
+  bool writable = true;
+  bool user = true;
+  bool no_execute = false;
+  bool reserved_bit = false;      ///< a reserved bit is set in the entry
+  bool guest_table_walk = false;  ///< the page holds guest page tables: it is met while they are walked
+};
+
+struct Vmcb;
+
 /// What GuestCpu asks of its surroundings. `apic/` and `model/` implement it; svm/ knows neither time nor
 /// wiring. Every question is about something the VMCB does not intercept, or about memory outside the VMCB.
 class GuestEnvironment {
@@ -46,6 +58,9 @@ class GuestEnvironment {
 
   /// Host TSC at the action that is being executed.
   [[nodiscard]] virtual std::uint64_t host_tsc() = 0;
+  static constexpr std::uint64_t tsc_ratio_one = std::uint64_t{1} << 32;
+  /// The host's TSC_RATIO MSR (C000_0104h): 8.32 fixed point. Asked only where the CPU has the MSR.
+  [[nodiscard]] virtual std::uint64_t tsc_ratio() { return tsc_ratio_one; }
 
   [[nodiscard]] virtual MsrAccess read_msr(std::uint32_t msr) = 0;
   [[nodiscard]] virtual MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) = 0;
@@ -56,6 +71,17 @@ class GuestEnvironment {
 
   /// Whether the nested page tables allow the access; false makes the access exit with NPF (400h).
   [[nodiscard]] virtual bool page_allows(std::uint64_t guest_physical, PageAccess access) = 0;
+  /// Why page_allows() said no: what EXITINFO1 of the exit is made of. Under GMET it also decides fetches of
+  /// supervisor code.
+  [[nodiscard]] virtual NestedPage nested_page(std::uint64_t /*guest_physical*/) {
+    NestedPage absent;
+    absent.present = false;
+    return absent;
+  }
+  /// The VMCB page that a VMLOAD or VMSAVE of the guest reaches in memory, or null where there is none: the
+  /// instruction then has no effect. The address is a system physical one, and with VMSAVE/VMLOAD
+  /// virtualization a guest physical one.
+  [[nodiscard]] virtual Vmcb* vmcb_page(std::uint64_t /*physical*/) { return nullptr; }
 
   /// What handler_entry() returns for a gate of an invalid type (an empty one) and for one that is not
   /// present; both are no canonical addresses.

@@ -49,6 +49,15 @@ bool TableEnvironment::page_allows(std::uint64_t guest_physical, PageAccess acce
   return access != PageAccess::fetch || !page.no_execute;
 }
 
+NestedPage TableEnvironment::nested_page(std::uint64_t guest_physical) {
+  return value_or(nested_pages, guest_physical >> 12, NestedPage{});
+}
+
+Vmcb* TableEnvironment::vmcb_page(std::uint64_t physical) {
+  const auto found = vmcb_pages.find(physical);
+  return found != vmcb_pages.end() ? &found->second : nullptr;
+}
+
 std::uint64_t TableEnvironment::handler_entry(std::uint8_t vector) {
   return value_or(handlers, vector, default_handler(vector));
 }

@@ -9,17 +9,9 @@
 
 #include "svm/guest_environment.hpp"
 #include "svm/permission_map.hpp"
+#include "svm/vmcb.hpp"
 
 namespace svmsim::svm {
-
-/// What the nested page tables say of one 4 KiB page of guest physical memory. The default allows everything.
-struct NestedPage {
-  bool present = true;
-  bool writable = true;
-  bool user = true;
-  bool no_execute = false;
-  bool reserved_bit = false;  ///< a reserved bit is set in the entry
-};
 
 /// Surroundings of a GuestCpu made of tables, for people who run guest actions without the model: conformance
 /// cases, tests, the Python binding. Everything is a public member to set before or between actions; what the
@@ -30,12 +22,14 @@ struct NestedPage {
 class TableEnvironment : public GuestEnvironment {
  public:
   std::uint64_t tsc = 0;                         ///< of the host
+  std::uint64_t ratio = tsc_ratio_one;           ///< TSC_RATIO of the host
   std::map<std::uint32_t, std::uint64_t> msrs;   ///< absent: reads 0
   std::set<std::uint32_t> faulting_msrs;         ///< RDMSR and WRMSR raise #GP(0)
   std::map<std::uint16_t, std::uint64_t> ports;  ///< absent: reads 0
   /// EAX, EBX, ECX, EDX by leaf and subleaf; absent: zeros.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::array<std::uint32_t, 4>> cpuid_leaves;
   std::map<std::uint64_t, NestedPage> nested_pages;  ///< by page number (address >> 12); absent: all allowed
+  std::map<std::uint64_t, Vmcb> vmcb_pages;          ///< by physical address: what VMLOAD and VMSAVE reach
   std::map<std::uint8_t, std::uint64_t> handlers;    ///< rIP by vector; absent: default_handler()
   std::map<std::uint8_t, std::uint8_t> gate_levels;  ///< DPL by vector; absent: as Linux sets its IDT up
   MsrPermissionMap msr_map;                          ///< at every address that msr_maps does not name
@@ -64,12 +58,15 @@ class TableEnvironment : public GuestEnvironment {
   [[nodiscard]] NestedPage& page(std::uint64_t guest_physical) { return nested_pages[guest_physical >> 12]; }
 
   std::uint64_t host_tsc() override { return tsc; }
+  std::uint64_t tsc_ratio() override { return ratio; }
   MsrAccess read_msr(std::uint32_t msr) override;
   MsrAccess write_msr(std::uint32_t msr, std::uint64_t value) override;
   std::uint64_t read_port(std::uint16_t port, unsigned size) override;
   void write_port(std::uint16_t port, unsigned size, std::uint64_t value) override;
   std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override;
   bool page_allows(std::uint64_t guest_physical, PageAccess access) override;
+  NestedPage nested_page(std::uint64_t guest_physical) override;
+  Vmcb* vmcb_page(std::uint64_t physical) override;
   std::uint64_t handler_entry(std::uint8_t vector) override;
   const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
   const IoPermissionMap& io_permission_map(std::uint64_t physical) override;

@@ -120,6 +120,7 @@ inline constexpr unsigned size_shift = 4;  ///< operand bytes 1, 2, 4 become bit
 inline constexpr std::uint64_t address_16 = 1U << 7;
 inline constexpr std::uint64_t address_32 = 1U << 8;
 inline constexpr std::uint64_t address_64 = 1U << 9;
+inline constexpr unsigned segment_shift = 10;  ///< of INS and OUTS: ES CS SS DS FS GS are 0 to 5
 inline constexpr unsigned port_shift = 16;
 }  // namespace ioio_info
 
@@ -141,8 +142,17 @@ namespace cr_info {
 inline constexpr std::uint64_t mov = 1ULL << 63;  ///< MOV CRn; 0 for SMSW, LMSW and CLTS
 }  // namespace cr_info
 
+/// EXITINFO2 of task switches (APM vol. 2, 15.14.1); bits 31:0 are the error code.
+namespace task_switch_info {
+inline constexpr std::uint64_t iret = 1ULL << 36;
+inline constexpr std::uint64_t far_jump = 1ULL << 38;
+inline constexpr std::uint64_t has_error_code = 1ULL << 44;
+inline constexpr std::uint64_t resume_flag = 1ULL << 48;
+}  // namespace task_switch_info
+
 namespace rflags {
 inline constexpr std::uint64_t always_one = 1U << 1;
+inline constexpr std::uint64_t carry = 1U << 0;
 inline constexpr std::uint64_t trap = 1U << 8;
 inline constexpr std::uint64_t interrupt = 1U << 9;
 inline constexpr unsigned iopl_shift = 12;
@@ -158,12 +168,15 @@ inline constexpr std::uint64_t lme = 1U << 8;
 inline constexpr std::uint64_t lma = 1U << 10;
 inline constexpr std::uint64_t nxe = 1U << 11;
 inline constexpr std::uint64_t svme = 1U << 12;
+inline constexpr std::uint64_t mcommit = 1U << 17;
 }  // namespace efer
 
 namespace cr0 {
 inline constexpr std::uint64_t pe = 1U << 0;
 inline constexpr std::uint64_t mp = 1U << 1;
+inline constexpr std::uint64_t em = 1U << 2;
 inline constexpr std::uint64_t ts = 1U << 3;
+inline constexpr std::uint64_t ne = 1U << 5;
 inline constexpr std::uint64_t wp = 1U << 16;
 inline constexpr std::uint64_t nw = 1U << 29;
 inline constexpr std::uint64_t cd = 1U << 30;
@@ -172,9 +185,27 @@ inline constexpr std::uint64_t pg = 1U << 31;
 
 namespace cr4 {
 inline constexpr std::uint64_t tsd = 1U << 2;
+inline constexpr std::uint64_t de = 1U << 3;
 inline constexpr std::uint64_t pae = 1U << 5;
+inline constexpr std::uint64_t pce = 1U << 8;
+inline constexpr std::uint64_t umip = 1U << 11;
+inline constexpr std::uint64_t pcide = 1U << 17;
+inline constexpr std::uint64_t osxsave = 1U << 18;
 inline constexpr std::uint64_t cet = 1U << 23;
 }  // namespace cr4
+
+namespace dr6 {
+inline constexpr std::uint64_t always_one = 0xffff'0ff0;
+inline constexpr std::uint64_t bd = 1U << 13;
+inline constexpr std::uint64_t writable = 0xe00f;
+}  // namespace dr6
+
+namespace dr7 {
+inline constexpr std::uint64_t enables = 0xff;  ///< L0 G0 … L3 G3
+inline constexpr std::uint64_t always_one = 1U << 10;
+inline constexpr std::uint64_t gd = 1U << 13;
+inline constexpr std::uint64_t writable = 0xffff'23ff;
+}  // namespace dr7
 
 /// Segment attributes as VmcbSegment::attrib holds them.
 namespace segment_attrib {
@@ -200,6 +231,7 @@ inline constexpr std::uint8_t segment_not_present = 11;
 inline constexpr std::uint8_t stack = 12;
 inline constexpr std::uint8_t general_protection = 13;
 inline constexpr std::uint8_t page_fault = 14;
+inline constexpr std::uint8_t x87 = 16;  ///< #MF
 inline constexpr std::uint8_t alignment_check = 17;
 inline constexpr std::uint8_t machine_check = 18;
 inline constexpr std::uint8_t control_protection = 21;

@@ -52,6 +52,7 @@ Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   }
   shadow_ = (control.int_state & int_state::interrupt_shadow) != 0;
   halted_ = false;
+  monitor_armed_ = false;
   host_if_ = host_if;
 
   using namespace int_ctl;

@@ -31,6 +31,11 @@ class FakeEnvironment final : public TableEnvironment {
     return missing_pages.count(guest_physical >> 12) == 0 &&
            TableEnvironment::page_allows(guest_physical, access);
   }
+  NestedPage nested_page(std::uint64_t guest_physical) override {
+    NestedPage page = TableEnvironment::nested_page(guest_physical);
+    if (missing_pages.count(guest_physical >> 12) != 0) page.present = false;
+    return page;
+  }
   const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override {
     maps_asked.push_back(physical);
     return TableEnvironment::msr_permission_map(physical);

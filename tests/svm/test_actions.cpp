@@ -79,7 +79,7 @@ TEST_CASE("VMMCALL without its intercept is an invalid opcode") {
 
 TEST_CASE("RDMSR and WRMSR follow the MSRPM bit of their direction") {
   for (const std::uint32_t msr :
-       {0x0U, 0x830U, 0x1fffU, 0xc0000080U, 0xc0001fffU, 0xc0010000U, 0xc0011fffU}) {
+       {0x0U, 0x830U, 0x1fffU, 0xc0000081U, 0xc0001fffU, 0xc0010000U, 0xc0011fffU}) {
     for (const bool write : {false, true}) {
       for (const bool bit : {false, true}) {
         CAPTURE(msr);
