@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "svm/conformance/case.hpp"
+#include "svm/conformance/node_table.hpp"
+
+namespace svmsim::svm::conformance {
+
+/// The cases of one file, tables made into one case for each row. Throws UserError with everything that is
+/// wrong with it; `source` is the file's name in messages.
+[[nodiscard]] std::vector<Case> read_cases(std::string_view text, const std::string& source);
+
+/// "vmcb": fields, bits and intercepts by name.
+[[nodiscard]] VmcbChange read_vmcb_change(const CaseNode& node, const std::string& path,
+                                          TomlProblems& problems);
+/// "expect".
+[[nodiscard]] Expectation read_expectation(const CaseNode& node, const std::string& path,
+                                           TomlProblems& problems);
+
+}  // namespace svmsim::svm::conformance
