@@ -27,7 +27,9 @@ Step GuestCpu::boundary(PhysicalEvents events, GuestEnvironment& environment) {
     const Step step = physical_interrupt(environment);
     if (step.kind != StepKind::none) return step;
   }
-  return virtual_interrupt(environment);
+  const Step step = virtual_interrupt(environment);
+  if (step.kind == StepKind::none && halted_) end_wait_by_masked_interrupt(events);
+  return step;
 }
 
 // SMI, INIT and NMI; table 15-10 for GIF = 0.

@@ -1,3 +1,4 @@
+#include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 
@@ -43,11 +44,6 @@ constexpr std::uint32_t contributory_vectors = vector_bits({0, 10, 11, 12, 13, 2
 [[nodiscard]] constexpr bool pushes_resume_flag(std::uint32_t event) noexcept {
   return event_inj::type(event) == event_inj::type_exception && !is_software(event) &&
          event_inj::vector(event) != exception_vector::debug;
-}
-
-[[nodiscard]] constexpr bool canonical(std::uint64_t address) noexcept {
-  const std::uint64_t upper = address >> 47;
-  return upper == 0 || upper == 0x1ffff;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 #include "svm/user_error.hpp"
@@ -30,11 +31,6 @@ constexpr bool legal_xcr0(std::uint64_t value) noexcept {
   if ((value & xcr0_avx) != 0 && (value & xcr0_sse) == 0) return false;
   const std::uint64_t avx512 = value & xcr0_avx512;
   return avx512 == 0 || (avx512 == xcr0_avx512 && (value & xcr0_avx) != 0);
-}
-
-constexpr bool canonical(std::uint64_t address) noexcept {
-  const std::uint64_t upper = address >> 47;
-  return upper == 0 || upper == 0x1ffff;
 }
 
 constexpr std::uint32_t counter_msr(std::uint32_t counter) noexcept {

@@ -1,3 +1,4 @@
+#include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 
@@ -5,15 +6,6 @@
 // Descriptors are in guest memory, which is not modelled: of LDTR and TR only the selector changes.
 
 namespace svmsim::svm {
-
-namespace {
-
-constexpr bool canonical(std::uint64_t address) noexcept {
-  const std::uint64_t upper = address >> 47;
-  return upper == 0 || upper == 0x1ffff;
-}
-
-}  // namespace
 
 Step GuestCpu::perform_descriptor_table(const GuestAction& action, GuestEnvironment& environment) {
   VmcbSave& save = vmcb_->save;

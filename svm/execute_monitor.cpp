@@ -38,10 +38,17 @@ Step GuestCpu::execute_mwait(const GuestAction& action, GuestEnvironment& enviro
 bool GuestCpu::monitor_written(std::uint64_t address) noexcept {
   if ((address & line_mask) != monitor_line_) return false;
   monitor_armed_ = false;
-  if (!halted_ || !mwait_) return false;
+  if (!waiting()) return false;
   halted_ = false;
   mwait_ = false;
   return true;
+}
+
+// MWAIT with ECX[0]: an interrupt that RFLAGS.IF masks ends the wait all the same, and
+// stays pending.
+void GuestCpu::end_wait_by_masked_interrupt(PhysicalEvents events) noexcept {
+  const bool is_virtual = (int_ctl_ & int_ctl::v_irq) != 0 && int_ctl::above_tpr(int_ctl_);
+  if (waiting() && mwait_takes_masked_ && (events.intr || is_virtual)) halted_ = false;
 }
 
 }  // namespace svmsim::svm

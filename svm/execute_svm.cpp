@@ -1,3 +1,4 @@
+#include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 
@@ -9,12 +10,6 @@ namespace svmsim::svm {
 namespace {
 
 /// VMLOAD and VMSAVE keep bases canonical.
-constexpr std::uint64_t sign_extended(std::uint64_t address) noexcept {
-  constexpr std::uint64_t sign = std::uint64_t{1} << 47;
-  constexpr std::uint64_t low = (sign << 1) - 1;
-  return (address & sign) != 0 ? address | ~low : address & low;
-}
-
 VmcbSegment canonical_base(VmcbSegment segment) noexcept {
   segment.base = sign_extended(segment.base);
   return segment;

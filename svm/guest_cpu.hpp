@@ -66,7 +66,8 @@ class GuestCpu {
   Step vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment);
 
   /// Instruction boundary: takes the highest-priority pending event (3.10). none, delivered or vmexit.
-  /// Ends a halt when it returns delivered or vmexit. May be skipped while !event_possible() and nothing
+  /// Ends a halt when it returns delivered or vmexit; that of an MWAIT that takes masked interrupts also
+  /// with none. May be skipped while !event_possible() and nothing
   /// physical is pending.
   Step boundary(PhysicalEvents events, GuestEnvironment& environment);
 
@@ -89,7 +90,7 @@ class GuestCpu {
   void end_shadow() noexcept { shadow_ = false; }
 
   [[nodiscard]] bool in_guest_mode() const noexcept { return vmcb_ != nullptr; }
-  /// Halted by HLT, or shut down: the guest executes nothing until an event.
+  /// Halted by HLT, MWAIT or an x87 error, or shut down: the guest executes nothing until an event.
   [[nodiscard]] bool halted() const noexcept { return halted_; }
   /// In the shutdown state, after a fault in the delivery of #DF (15.14.3): halted, and only SMI, INIT and
   /// NMI count.
@@ -262,6 +263,8 @@ class GuestCpu {
   // execute_descriptor_tables.cpp, execute_monitor.cpp, execute_svm.cpp
   Step perform_descriptor_table(const GuestAction& action, GuestEnvironment& environment);
   Step execute_mwait(const GuestAction& action, GuestEnvironment& environment);
+  [[nodiscard]] bool waiting() const noexcept { return halted_ && mwait_ && !shut_down_; }
+  void end_wait_by_masked_interrupt(PhysicalEvents events) noexcept;
   Step execute_vmrun(const GuestAction& action, GuestEnvironment& environment);
   Step execute_vmload_vmsave(const GuestAction& action, GuestEnvironment& environment);
   Step execute_vmgexit(const GuestAction& action, GuestEnvironment& environment);

@@ -9,7 +9,7 @@
 
 namespace svmsim::svm {
 
-/// Conditions of an exception, as bits. Of several that hold, the one with the lowest bit decides.
+/// Conditions of an exception, as bits. Where several hold, #UD comes before #GP.
 namespace check {
 inline constexpr std::uint32_t ud_extension = 1U << 0;       ///< #UD: InstructionRule::extension is missing
 inline constexpr std::uint32_t ud_always = 1U << 1;          ///< #UD: RSM outside of SMM

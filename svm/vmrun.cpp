@@ -53,6 +53,7 @@ Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   shadow_ = (control.int_state & int_state::interrupt_shadow) != 0;
   halted_ = false;
   monitor_armed_ = false;
+  mwait_ = false;
   host_if_ = host_if;
 
   using namespace int_ctl;
