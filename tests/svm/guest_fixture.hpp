@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "svm/action_table.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
 #include "svm/intercept.hpp"
@@ -56,6 +57,16 @@ inline constexpr std::uint64_t guest_rip = 0x10'0000;
 inline constexpr std::uint64_t gdt_base = 0x5000;
 inline constexpr std::uint64_t idt_base = 0x6000;
 inline constexpr std::uint16_t code_selector = 0x08;
+
+/// An action with its usual length: `value` is operand 0, `address` operand 1.
+[[nodiscard]] inline GuestAction make(ActionKind kind, std::uint32_t number = 0, std::uint64_t value = 0,
+                                      std::uint64_t address = 0) {
+  GuestAction action = usual_action(kind);
+  action.number = number;
+  action.operand[0] = value;
+  action.operand[1] = address;
+  return action;
+}
 
 /// Every feature but AVIC's; tests take away or add what they are about.
 [[nodiscard]] inline FeatureSet all_but_avic() {
@@ -134,6 +145,12 @@ struct Guest {
   /// The action alone, without a look at events first.
   Step execute(ActionKind kind, std::uint32_t number = 0, std::uint64_t operand = 0, std::uint8_t size = 0) {
     return cpu.execute(action(kind, number, operand, size), environment);
+  }
+  /// An action where the guest stands, at its CPL.
+  Step run(GuestAction action) {
+    action.rip = cpu.rip();
+    action.cpl = cpl;
+    return cpu.execute(action, environment);
   }
   /// boundary(), then the action if nothing happened: what a core does.
   Step step(ActionKind kind, std::uint32_t number = 0, std::uint64_t operand = 0, std::uint8_t size = 0) {
