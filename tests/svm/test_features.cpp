@@ -71,6 +71,26 @@ TEST_CASE("a feature set changes one feature at a time") {
   CHECK(set.with(Feature::avic) != set);
 }
 
+TEST_CASE("instruction extensions are there unless taken away, and leave the SVM features alone") {
+  const FeatureSet all;
+  for (const ExtensionInfo& info : all_extensions()) {
+    CAPTURE(info.name);
+    CHECK(all.has(info.extension));
+    const FeatureSet without = all.without(info.extension);
+    CHECK_FALSE(without.has(info.extension));
+    CHECK(without != all);
+    CHECK(without.to_cpuid() == all.to_cpuid());
+    for (const ExtensionInfo& other : all_extensions())
+      CHECK(without.has(other.extension) == (other.extension != info.extension));
+    REQUIRE(extension_of(info.name).has_value());
+    CHECK(*extension_of(info.name) == info.extension);
+    CHECK(extension_name(info.extension) == info.name);
+    CHECK_FALSE(feature_of(info.name).has_value());
+  }
+  CHECK_FALSE(extension_of("rdtsc").has_value());
+  CHECK(svmsim::nearest_name("rdtscq", extension_names()) == "rdtscp");
+}
+
 TEST_CASE("CPUID registers survive the way through a feature set, named bits or not") {
   CHECK(rc::check("registers", [](std::uint8_t eax, std::uint32_t ebx, std::uint32_t ecx, std::uint32_t edx) {
     const std::array<std::uint32_t, 4> registers{eax, ebx, ecx, edx};
