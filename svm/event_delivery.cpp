@@ -48,7 +48,7 @@ Step GuestCpu::non_maskable_event(PhysicalEvents events, GuestEnvironment& envir
   }
   if (!gif_) return {};
   if (events.init) {
-    if (intercepts(Intercept::init)) return vmexit(exit_code::init);
+    if (intercepts_event(Intercept::init)) return vmexit(exit_code::init);
     environment.acknowledge_init();
     // 15.28: VM_CR.R_INIT makes INIT an exception whose error code says so.
     if (environment.init_redirected()) return raise(exception_vector::security, true, 1, 0, environment);
@@ -59,7 +59,7 @@ Step GuestCpu::non_maskable_event(PhysicalEvents events, GuestEnvironment& envir
     return {StepKind::reset, 0, 0};
   }
   if (events.nmi && !nmi_masked_) {
-    if (intercepts(Intercept::nmi)) {
+    if (intercepts_event(Intercept::nmi)) {
       if (!shadow_ || !knobs_.shadow_delays_intr_exit) return vmexit(exit_code::nmi);
     } else if (!shadow_) {
       nmi_masked_ = true;
@@ -76,7 +76,7 @@ Step GuestCpu::physical_interrupt(GuestEnvironment& environment) {
   const bool guest_if = (rflags_ & rflags::interrupt) != 0;
   const bool masking = (int_ctl_ & int_ctl::v_intr_masking) != 0;
   const bool enabled = masking ? host_if_ : guest_if;
-  if (intercepts(Intercept::intr)) {
+  if (intercepts_event(Intercept::intr)) {
     const bool fires = enabled || (masking && !knobs_.host_if_clear_masks_intr_exit);
     if (fires && (!shadow_ || !knobs_.shadow_delays_intr_exit)) return vmexit(exit_code::intr);
     return {};

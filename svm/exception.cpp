@@ -62,7 +62,7 @@ Step GuestCpu::raise(std::uint8_t vector, bool has_error, std::uint32_t error_co
   }
   // Table 15-10: without GIF a machine check that cannot be held is a shutdown.
   if (vector == exception_vector::machine_check && !gif_) return shutdown();
-  if (intercepts(exception_intercept(vector))) {
+  if (intercepts_exception(vector)) {
     return vmexit(exit_code::exception(vector), has_error ? error_code : 0,
                   vector == exception_vector::page_fault ? fault_address : 0, next_rip);
   }
@@ -73,7 +73,7 @@ Step GuestCpu::raise(std::uint8_t vector, bool has_error, std::uint32_t error_co
 }
 
 Step GuestCpu::raise_software(std::uint8_t vector, std::uint64_t next_rip, GuestEnvironment& environment) {
-  if (intercepts(exception_intercept(vector))) {
+  if (intercepts_exception(vector)) {
     return vmexit(exit_code::exception(vector), 0, 0, next_rip);
   }
   return deliver(event_inj::event(event_inj::type_exception, vector), 0, next_rip, environment);
@@ -181,7 +181,7 @@ void GuestCpu::interrupt_delivery(std::uint32_t event, std::uint32_t error_code)
 Step GuestCpu::exception_in_delivery(std::uint32_t event, std::uint32_t event_error, std::uint8_t vector,
                                      std::uint32_t error_code, GuestEnvironment& environment) {
   if ((vmcb_->save.cr0 & cr0::pe) == 0) error_code = 0;  // real mode has none
-  if (intercepts(exception_intercept(vector))) {
+  if (intercepts_exception(vector)) {
     interrupt_delivery(event, event_error);
     return vmexit(exit_code::exception(vector), error_code);
   }
@@ -197,17 +197,23 @@ Step GuestCpu::exception_in_delivery(std::uint32_t event, std::uint32_t event_er
       (first_class == ExceptionClass::page_fault && second_class != ExceptionClass::benign);
   const std::uint32_t pushed = (vmcb_->save.cr0 & cr0::pe) != 0 ? event_inj::error_valid : 0U;
   if (!combined) return deliver(second | pushed, error_code, rip_, environment);
-  if (intercepts(exception_intercept(exception_vector::double_fault))) {
-    interrupt_delivery(event, event_error);
+  const std::uint32_t double_fault =
+      event_inj::event(event_inj::type_exception, exception_vector::double_fault) | pushed;
+  if (intercepts_exception(exception_vector::double_fault)) {
+    // The #VC that this becomes under SEV-ES comes in the delivery of #DF, or it could come for ever.
+    if (sev_es()) {
+      interrupt_delivery(double_fault, 0);
+    } else {
+      interrupt_delivery(event, event_error);
+    }
     return vmexit(exit_code::exception(exception_vector::double_fault));
   }
-  return deliver(event_inj::event(event_inj::type_exception, exception_vector::double_fault) | pushed, 0,
-                 rip_, environment);
+  return deliver(double_fault, 0, rip_, environment);
 }
 
 // 15.14.3. Without the intercept the processor stays in the shutdown state, which only NMI, SMI, INIT and
 // RESET end.
-Step GuestCpu::shutdown() noexcept {
+Step GuestCpu::shutdown() {
   if (intercepts(Intercept::shutdown)) return vmexit(exit_code::shutdown);
   shut_down_ = true;
   halted_ = true;

@@ -45,10 +45,10 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
     case ActionKind::out:
       return execute_io(action, true, environment);
     case ActionKind::vmmcall:
-      if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action, environment);
+      if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action);
       return invalid_opcode(environment);
     case ActionKind::iret:
-      return execute_iret(action, environment);
+      return execute_iret(action);
     case ActionKind::memory_read:
       return execute_memory(action, PageAccess::read, environment);
     case ActionKind::memory_write:
@@ -109,17 +109,6 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
   }
 }
 
-// 15.35.4, table 15-33: what an SEV-ES guest tells its hypervisor itself (a non-automatic exit) raises #VC
-// with the exit code as error code. Of the automatic exits HLT and PAUSE advance rIP.
-Step GuestCpu::sev_es_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
-                           std::uint64_t info_1, std::uint64_t info_2) {
-  if (code == exit_code::hlt || code == exit_code::idle_hlt || code == exit_code::pause) {
-    static_cast<void>(retire(action));
-    return vmexit(code, info_1, info_2, action.next_rip());
-  }
-  return raise(exception_vector::vmm_communication, true, static_cast<std::uint32_t>(code), 0, environment);
-}
-
 Step GuestCpu::execute_cli_sti(const GuestAction& action, GuestEnvironment& environment) {
   if (cpl_ > iopl()) return general_protection(environment);
   if (action.kind == ActionKind::cli) {
@@ -137,13 +126,13 @@ Step GuestCpu::execute_cli_sti(const GuestAction& action, GuestEnvironment& envi
 Step GuestCpu::execute_pause(const GuestAction& action, GuestEnvironment& environment) {
   if (intercepts(Intercept::pause) &&
       pause_filter_.exits(environment.host_tsc(), knobs_.pause_gap_at_threshold_reloads)) {
-    return intercepted_exit(Intercept::pause, action, environment);
+    return intercepted_exit(Intercept::pause, action);
   }
   return retire(action);
 }
 
 Step GuestCpu::execute_cpuid(const GuestAction& action, GuestEnvironment& environment) {
-  if (intercepts(Intercept::cpuid)) return intercepted_exit(Intercept::cpuid, action, environment);
+  if (intercepts(Intercept::cpuid)) return intercepted_exit(Intercept::cpuid, action);
   const auto registers = environment.cpuid(action.number, static_cast<std::uint32_t>(action.operand[0]));
   return retire(action, registers[0] | (std::uint64_t{registers[1]} << 32));
 }

@@ -52,8 +52,7 @@ Step GuestCpu::execute_by_rule(const GuestAction& action, GuestEnvironment& envi
   if (rule->intercept && intercepts(*rule->intercept) &&
       (!rule->intercept_feature || features_.has(*rule->intercept_feature))) {
     const bool shows_address = action.kind == ActionKind::invlpg && features_.has(Feature::decode_assists);
-    return instruction_exit(exit_code_of(*rule->intercept), action, environment,
-                            shows_address ? action.operand[1] : 0);
+    return instruction_exit(exit_code_of(*rule->intercept), action, shows_address ? action.operand[1] : 0);
   }
   if (const int vector = failed_check(rule->after, *rule, action); vector >= 0) return exception(vector);
   return perform(action, environment);

@@ -33,7 +33,7 @@ Step GuestCpu::execute_mov_from_cr(const GuestAction& action, GuestEnvironment& 
   if (cpl_ != 0) return general_protection(environment);
   const Intercept intercept = nth(Intercept::read_cr0, number);
   if (intercepts(intercept)) {
-    return instruction_exit(exit_code_of(intercept), action, environment, cr_exit_info(action));
+    return instruction_exit(exit_code_of(intercept), action, cr_exit_info(action));
   }
   const VmcbSave& save = vmcb_->save;
   switch (number) {
@@ -56,31 +56,31 @@ Step GuestCpu::execute_mov_to_cr(const GuestAction& action, GuestEnvironment& en
   if (cpl_ != 0 || !cr_write_legal(number, value)) return general_protection(environment);
   const Intercept intercept = nth(Intercept::write_cr0, number);
   if (intercepts(intercept)) {
-    return instruction_exit(exit_code_of(intercept), action, environment, cr_exit_info(action));
+    return instruction_exit(exit_code_of(intercept), action, cr_exit_info(action));
   }
   // 15.8.1: the selective intercept comes second, and TS and MP are no concern of it.
   if (number == 0 && intercepts(Intercept::cr0_sel_write) &&
       ((value ^ vmcb_->save.cr0) & ~(cr0::ts | cr0::mp)) != 0) {
-    return instruction_exit(exit_code::cr0_sel_write, action, environment, cr_exit_info(action));
+    return instruction_exit(exit_code::cr0_sel_write, action, cr_exit_info(action));
   }
   return write_cr(number, value, action);
 }
 
 Step GuestCpu::execute_clts(const GuestAction& action, GuestEnvironment& environment) {
   if (cpl_ != 0) return general_protection(environment);
-  if (intercepts(Intercept::write_cr0)) return intercepted_exit(Intercept::write_cr0, action, environment);
+  if (intercepts(Intercept::write_cr0)) return intercepted_exit(Intercept::write_cr0, action);
   return write_cr(0, vmcb_->save.cr0 & ~cr0::ts, action);
 }
 
 // LMSW writes PE, MP, EM and TS, and cannot clear PE. The selective intercept exempts only TS here.
 Step GuestCpu::execute_lmsw(const GuestAction& action, GuestEnvironment& environment) {
   if (cpl_ != 0) return general_protection(environment);
-  if (intercepts(Intercept::write_cr0)) return intercepted_exit(Intercept::write_cr0, action, environment);
+  if (intercepts(Intercept::write_cr0)) return intercepted_exit(Intercept::write_cr0, action);
   constexpr std::uint64_t written = cr0::mp | cr0::em | cr0::ts;
   const std::uint64_t old = vmcb_->save.cr0;
   const std::uint64_t value = (old & ~written) | (action.operand[0] & (written | cr0::pe));
   if (intercepts(Intercept::cr0_sel_write) && ((value ^ old) & ~cr0::ts) != 0) {
-    return intercepted_exit(Intercept::cr0_sel_write, action, environment);
+    return intercepted_exit(Intercept::cr0_sel_write, action);
   }
   if (action.operand[1] != 0) {
     const Step fault = touch(action.operand[1], PageAccess::read, environment);
@@ -91,7 +91,7 @@ Step GuestCpu::execute_lmsw(const GuestAction& action, GuestEnvironment& environ
 
 Step GuestCpu::execute_smsw(const GuestAction& action, GuestEnvironment& environment) {
   if (cpl_ != 0 && (vmcb_->save.cr4 & cr4::umip) != 0) return general_protection(environment);
-  if (intercepts(Intercept::read_cr0)) return intercepted_exit(Intercept::read_cr0, action, environment);
+  if (intercepts(Intercept::read_cr0)) return intercepted_exit(Intercept::read_cr0, action);
   if (action.operand[1] != 0) {
     const Step fault = touch(action.operand[1], PageAccess::write, environment);
     if (fault.kind != StepKind::none) return fault;
@@ -167,7 +167,7 @@ Step GuestCpu::execute_cr8(const GuestAction& action, bool write, GuestEnvironme
   if (cpl_ != 0 || (write && action.operand[0] > 0xf)) return general_protection(environment);
   const Intercept intercept = write ? Intercept::write_cr8 : Intercept::read_cr8;
   if (intercepts(intercept)) {
-    return instruction_exit(exit_code_of(intercept), action, environment, cr_exit_info(action));
+    return instruction_exit(exit_code_of(intercept), action, cr_exit_info(action));
   }
   const bool masking = (int_ctl_ & int_ctl::v_intr_masking) != 0;
   if (!write) return retire(action, masking ? v_tpr() : environment.read_msr(msr_x2apic_tpr).value >> 4);

@@ -26,7 +26,7 @@ Step GuestCpu::execute_dr(const GuestAction& action, bool write, GuestEnvironmen
   const auto intercept = static_cast<Intercept>(first + number);
   if (intercepts(intercept)) {
     const std::uint64_t info = features_.has(Feature::decode_assists) ? action.gpr & 0xfU : 0;
-    return instruction_exit(exit_code_of(intercept), action, environment, info);
+    return instruction_exit(exit_code_of(intercept), action, info);
   }
   const unsigned target = alias ? number + 2 : number;
   if (target < breakpoint_.size()) {

@@ -14,8 +14,8 @@ constexpr std::uint32_t coprocessor_overrun = 9;
 
 }  // namespace
 
-Step GuestCpu::execute_iret(const GuestAction& action, GuestEnvironment& environment) {
-  if (intercepts(Intercept::iret)) return intercepted_exit(Intercept::iret, action, environment);
+Step GuestCpu::execute_iret(const GuestAction& action) {
+  if (intercepts(Intercept::iret)) return intercepted_exit(Intercept::iret, action);
   int_ctl_ &= ~int_ctl::v_nmi_mask;
   nmi_masked_ = false;
   // Without a frame there is nothing to return to: a guest that was entered in a handler falls through.
@@ -37,7 +37,7 @@ Step GuestCpu::execute_interrupt(const GuestAction& action, GuestEnvironment& en
     case ActionKind::int_n:
       if (intercepts(Intercept::swint)) {
         const std::uint64_t info = features_.has(Feature::decode_assists) ? vector : 0;
-        return instruction_exit(exit_code::swint, action, environment, info);
+        return instruction_exit(exit_code::swint, action, info);
       }
       return software_interrupt(vector, action.next_rip(), environment);
     case ActionKind::int3:
@@ -46,7 +46,7 @@ Step GuestCpu::execute_interrupt(const GuestAction& action, GuestEnvironment& en
       if (mode_64()) return invalid_opcode(environment);
       return raise_software(exception_vector::overflow, action.next_rip(), environment);
     default: {
-      if (intercepts(Intercept::icebp)) return intercepted_exit(Intercept::icebp, action, environment);
+      if (intercepts(Intercept::icebp)) return intercepted_exit(Intercept::icebp, action);
       const Step retired = retire(action);  // a trap
       const Step step = raise(exception_vector::debug, false, 0, 0, environment);
       return step.kind == StepKind::none ? retired : step;

@@ -38,7 +38,7 @@ Step GuestCpu::execute_io(const GuestAction& action, bool write, GuestEnvironmen
   if (intercepts(Intercept::ioio) &&
       environment.io_permission_map(control.iopm_base_pa & ~std::uint64_t{0xfff})
           .intercepts(port, action.size)) {
-    return instruction_exit(exit_code::ioio, action, environment, ioio_exit_info(vmcb_->save, action, write),
+    return instruction_exit(exit_code::ioio, action, ioio_exit_info(vmcb_->save, action, write),
                             action.next_rip());
   }
   if (!write) return retire(action, environment.read_port(port, action.size));
@@ -58,7 +58,7 @@ Step GuestCpu::execute_string_io(const GuestAction& action, GuestEnvironment& en
     std::uint64_t info = ioio_exit_info(vmcb_->save, action, write) | ioio_info::string;
     info |= segment << ioio_info::segment_shift;
     if ((action.flags & action_flags::rep) != 0) info |= ioio_info::rep;
-    return instruction_exit(exit_code::ioio, action, environment, info, action.next_rip());
+    return instruction_exit(exit_code::ioio, action, info, action.next_rip());
   }
   // Memory first: an INS that faults must not have read the port.
   const PageAccess access = write ? PageAccess::read : PageAccess::write;

@@ -37,11 +37,6 @@ Step GuestCpu::nested_page_fault(std::uint64_t address, PageAccess access, Guest
   }
   if (page.present) info |= npf_info::present;
   if (page.present && page.reserved_bit) info |= npf_info::reserved;
-  // 15.35.4: a fault with a reserved bit marks MMIO, which an SEV-ES guest handles itself.
-  if (sev_es() && page.present && page.reserved_bit && delivering_ == 0) {
-    return raise(exception_vector::vmm_communication, true, static_cast<std::uint32_t>(exit_code::npf), 0,
-                 environment);
-  }
   return vmexit(exit_code::npf, info, address);
 }
 

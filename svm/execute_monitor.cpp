@@ -23,9 +23,9 @@ Step GuestCpu::execute_mwait(const GuestAction& action, GuestEnvironment& enviro
   if ((action.operand[1] & 0xffff'ffffU & ~known) != 0) return general_protection(environment);
 
   if (monitor_armed_ && intercepts(Intercept::mwait_conditional)) {
-    return intercepted_exit(Intercept::mwait_conditional, action, environment);
+    return intercepted_exit(Intercept::mwait_conditional, action);
   }
-  if (intercepts(Intercept::mwait)) return intercepted_exit(Intercept::mwait, action, environment);
+  if (intercepts(Intercept::mwait)) return intercepted_exit(Intercept::mwait, action);
   const Step step = retire(action);
   if (!monitor_armed_) return step;
   monitor_armed_ = false;

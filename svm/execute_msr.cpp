@@ -28,7 +28,7 @@ std::uint64_t GuestCpu::guest_tsc(GuestEnvironment& environment) const {
 
 Step GuestCpu::execute_rdtsc(const GuestAction& action, GuestEnvironment& environment) {
   if (cpl_ != 0 && (vmcb_->save.cr4 & cr4::tsd) != 0) return general_protection(environment);
-  if (intercepts(Intercept::rdtsc)) return intercepted_exit(Intercept::rdtsc, action, environment);
+  if (intercepts(Intercept::rdtsc)) return intercepted_exit(Intercept::rdtsc, action);
   return retire(action, guest_tsc(environment));
 }
 
@@ -38,7 +38,7 @@ Step GuestCpu::execute_msr(const GuestAction& action, bool write, GuestEnvironme
   if (intercepts(Intercept::msr) &&
       environment.msr_permission_map(vmcb_->control.msrpm_base_pa & ~std::uint64_t{0xfff})
           .intercepts(action.number, write)) {
-    return instruction_exit(exit_code::msr, action, environment, write ? 1 : 0);
+    return instruction_exit(exit_code::msr, action, write ? 1 : 0);
   }
   if (write) {
     if (action.number == msr_efer) return write_efer(action, environment);

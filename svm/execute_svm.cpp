@@ -42,7 +42,7 @@ Step GuestCpu::execute_vmrun(const GuestAction& action, GuestEnvironment& enviro
   const bool legal = (address & 0xfffU) == 0 && address < limits_.physical_limit();
   if (!legal && !features_.has(Feature::nested_virt_vmcb_addr_chk)) return general_protection(environment);
   // No guest runs without this intercept (15.5.1).
-  return intercepted_exit(Intercept::vmrun, action, environment);
+  return intercepted_exit(Intercept::vmrun, action);
 }
 
 Step GuestCpu::execute_vmload_vmsave(const GuestAction& action, GuestEnvironment& environment) {
@@ -53,9 +53,9 @@ Step GuestCpu::execute_vmload_vmsave(const GuestAction& action, GuestEnvironment
   const std::uint64_t address = action.operand[1];
   if ((address & 0xfffU) != 0 || address >= limits_.physical_limit()) {
     if (!features_.has(Feature::nested_virt_vmcb_addr_chk)) return general_protection(environment);
-    return intercepted_exit(intercept, action, environment);
+    return intercepted_exit(intercept, action);
   }
-  if (intercepts(intercept)) return intercepted_exit(intercept, action, environment);
+  if (intercepts(intercept)) return intercepted_exit(intercept, action);
 
   const VmcbControl& control = vmcb_->control;
   if (features_.has(Feature::vls) && (control.virt_ext & virt_ext::vls) != 0) {
@@ -64,7 +64,7 @@ Step GuestCpu::execute_vmload_vmsave(const GuestAction& action, GuestEnvironment
     const bool nested = (control.nested_ctl & nested_ctl::np_enable) != 0;
     const bool encrypted = limits_.sev && (control.nested_ctl & nested_ctl::sev_enable) != 0;
     if (!nested || encrypted || !limits_.long_mode || !limits_.host_paging) {
-      return intercepted_exit(intercept, action, environment);
+      return intercepted_exit(intercept, action);
     }
     const Step fault = touch(address, load ? PageAccess::read : PageAccess::write, environment);
     if (fault.kind != StepKind::none) return fault;
@@ -122,7 +122,7 @@ Step GuestCpu::perform_invlpgb(const GuestAction& action, GuestEnvironment& envi
     return retire(action);
   }
   if (intercepts(Intercept::invlpgb_illegal)) {
-    return intercepted_exit(Intercept::invlpgb_illegal, action, environment);
+    return intercepted_exit(Intercept::invlpgb_illegal, action);
   }
   return general_protection(environment);
 }
@@ -130,7 +130,7 @@ Step GuestCpu::perform_invlpgb(const GuestAction& action, GuestEnvironment& envi
 // 15.35.6: VMGEXIT is VMMCALL with a prefix that only SEV-ES guests give a meaning. rIP is behind it.
 Step GuestCpu::execute_vmgexit(const GuestAction& action, GuestEnvironment& environment) {
   if (!sev_es()) {
-    if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action, environment);
+    if (intercepts(Intercept::vmmcall)) return intercepted_exit(Intercept::vmmcall, action);
     return invalid_opcode(environment);
   }
   static_cast<void>(retire(action));

@@ -129,9 +129,15 @@ class GuestCpu {
   };
 
   // vmrun.cpp
-  [[nodiscard]] Step invalid_exit(Vmcb& vmcb) noexcept;
+  [[nodiscard]] std::uint64_t load_surroundings(const Vmcb& vmcb, GuestEnvironment& environment);
+  [[nodiscard]] Step failed_vmrun(Vmcb& vmcb, std::uint64_t code) noexcept;
+  /// What happens when an intercept fires: #VMEXIT, or #VC in an SEV-ES guest (then delivered or shutdown).
   Step vmexit(std::uint64_t code, std::uint64_t info_1 = 0, std::uint64_t info_2 = 0,
-              std::uint64_t next_rip = 0) noexcept;
+              std::uint64_t next_rip = 0);
+
+  // sev_es.cpp
+  void prepare_automatic_exit(std::uint64_t code, std::uint64_t next_rip) noexcept;
+  [[nodiscard]] Step communicate(std::uint64_t code);
 
   // event_delivery.cpp
   [[nodiscard]] Step inject(GuestEnvironment& environment);
@@ -161,7 +167,7 @@ class GuestCpu {
   [[nodiscard]] Step exception_in_delivery(std::uint32_t event, std::uint32_t event_error,
                                            std::uint8_t vector, std::uint32_t error_code,
                                            GuestEnvironment& environment);
-  [[nodiscard]] Step shutdown() noexcept;
+  [[nodiscard]] Step shutdown();
   void interrupt_delivery(std::uint32_t event, std::uint32_t error_code) noexcept;
   [[nodiscard]] static std::uint32_t gate_error_code(std::uint32_t event) noexcept;
   [[nodiscard]] bool descriptor_readable(std::uint64_t address, std::uint64_t& known_page,
@@ -175,25 +181,33 @@ class GuestCpu {
     rflags_ &= ~rflags::resume;
     return {StepKind::retired, 0, result};
   }
-  /// #VMEXIT of an intercepted instruction; in an SEV-ES guest #VC unless the exit is an automatic one.
-  Step instruction_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
-                        std::uint64_t info_1 = 0, std::uint64_t info_2 = 0) {
-    if (sev_es()) return sev_es_exit(code, action, environment, info_1, info_2);
+  /// #VMEXIT of an intercepted instruction; vmexit() makes it #VC in an SEV-ES guest.
+  Step instruction_exit(std::uint64_t code, const GuestAction& action, std::uint64_t info_1 = 0,
+                        std::uint64_t info_2 = 0) {
     return vmexit(code, info_1, info_2, action.next_rip());
   }
-  Step intercepted_exit(Intercept intercept, const GuestAction& action, GuestEnvironment& environment) {
-    return instruction_exit(exit_code_of(intercept), action, environment);
+  Step intercepted_exit(Intercept intercept, const GuestAction& action) {
+    return instruction_exit(exit_code_of(intercept), action);
   }
-  Step sev_es_exit(std::uint64_t code, const GuestAction& action, GuestEnvironment& environment,
-                   std::uint64_t info_1, std::uint64_t info_2);
   [[nodiscard]] Step invalid_opcode(GuestEnvironment& environment) {
     return fault(exception_vector::invalid_opcode, environment);
   }
-  [[nodiscard]] bool sev_es() const noexcept {
-    return limits_.sev && (vmcb_->control.nested_ctl & nested_ctl::sev_es_enable) != 0;
+  [[nodiscard]] bool sev_es() const noexcept { return sev_es_environment_ != nullptr; }
+  /// With Secure AVIC, INTR, NMI, INIT and #MC are the host's whatever the intercepts say (15.36.21).
+  [[nodiscard]] bool secure_avic() const noexcept {
+    return sev_es() && limits_.secure_avic && (sev_features_ & sev_features::secure_avic) != 0;
   }
   [[nodiscard]] bool intercepts(Intercept intercept) const noexcept {
     return svm::intercepted(vmcb_->control, intercept);
+  }
+  [[nodiscard]] bool intercepts_event(Intercept intercept) const noexcept {
+    return intercepts(intercept) || secure_avic();
+  }
+  [[nodiscard]] bool intercepts_exception(std::uint8_t vector) const noexcept {
+    // #VC must reach the guest (15.35.5).
+    if (vector == exception_vector::vmm_communication && sev_es()) return false;
+    return intercepts(exception_intercept(vector)) ||
+           (vector == exception_vector::machine_check && secure_avic());
   }
   [[nodiscard]] bool has_intercepted(Intercept intercept, Feature feature) const noexcept {
     return intercepts(intercept) && features_.has(feature);
@@ -292,7 +306,7 @@ class GuestCpu {
   Step execute_io(const GuestAction& action, bool write, GuestEnvironment& environment);
   Step execute_cr8(const GuestAction& action, bool write, GuestEnvironment& environment);
   Step execute_memory(const GuestAction& action, PageAccess access, GuestEnvironment& environment);
-  Step execute_iret(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_iret(const GuestAction& action);
 
   static constexpr std::uint64_t no_page = ~std::uint64_t{0};
   static constexpr std::size_t max_frames = 1024;
@@ -324,6 +338,9 @@ class GuestCpu {
   std::uint64_t xcr0_ = 1;
   std::array<std::uint64_t, 4> breakpoint_{};  ///< DR0 to DR3, which are not in the VMCB
   bool has_nrips_ = false;
+  bool needs_surroundings_ = false;                    ///< for legal_inputs_
+  GuestEnvironment* sev_es_environment_ = nullptr;     ///< of the SEV-ES guest that runs
+  std::uint64_t sev_features_ = 0;                     ///< of its VMSA
   VmrunInputs legal_inputs_ = VmrunInputs::of_none();  ///< of the last VMRUN whose state was legal
   PauseFilter pause_filter_;
   std::vector<Frame> frames_;

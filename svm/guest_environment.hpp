@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "svm/permission_map.hpp"
 
@@ -25,6 +26,21 @@ struct SmiInfo {
 
   std::uint64_t info_1 = external;  ///< bits 63:32 describe the I/O instruction of an internal SMI
   std::uint64_t info_2 = 0;         ///< rIP of that instruction
+};
+
+/// How VMRUN fares with the VMSA of an SEV-ES guest (APM vol. 2, 15.35.8 and appendix C).
+enum class VmsaLoad : std::uint8_t {
+  loaded,
+  damaged,           ///< cannot be read, or its checksum is wrong: exit INVALID
+  busy,              ///< its BUSY bit is set: exit BUSY
+  sibling_not_idle,  ///< SMT protection: exit IDLE_REQUIRED
+  illegal_pmc,       ///< exit INVALID_PMC
+};
+
+/// What GuestCpu needs of the VMSA. Its registers are in the state save area of the VMCB that runs.
+struct Vmsa {
+  VmsaLoad load = VmsaLoad::loaded;
+  std::uint64_t sev_features = 0;  ///< offset 3B0h; svm/vmcb_bits.hpp, namespace sev_features
 };
 
 /// Result of an MSR access that no intercept caught.
@@ -112,6 +128,24 @@ class GuestEnvironment {
   virtual void acknowledge_init() {}
   /// VM_CR.R_INIT: INIT raises #SX.
   [[nodiscard]] virtual bool init_redirected() { return false; }
+
+  /// The four page-directory-pointer entries at `physical`, which PAE paging without nested paging loads at
+  /// VMRUN; nothing where the environment has no such memory: they are taken as legal.
+  [[nodiscard]] virtual std::optional<std::array<std::uint64_t, 4>> page_directory_pointers(
+      std::uint64_t physical) {
+    static_cast<void>(physical);
+    return std::nullopt;
+  }
+  /// The VMSA of an SEV-ES guest.
+  [[nodiscard]] virtual Vmsa vmsa(std::uint64_t physical) {
+    static_cast<void>(physical);
+    return {};
+  }
+  /// SNP: whether the page belongs to the hypervisor according to the RMP.
+  [[nodiscard]] virtual bool hypervisor_owned(std::uint64_t physical) {
+    static_cast<void>(physical);
+    return true;
+  }
 
   /// AVIC: class-relevant view of the backing page. Vector of the highest IRR bit, or -1.
   [[nodiscard]] virtual int avic_highest_irr() { return -1; }

@@ -25,15 +25,14 @@ bool virtual_interrupt_pending(const IdleHltInputs& inputs, const Knobs& knobs) 
 // Order of table 15-7: #GP for CPL > 0, the HLT intercept, the idle-HLT intercept.
 Step GuestCpu::execute_hlt(const GuestAction& action, GuestEnvironment& environment) {
   if (action.cpl != 0) return general_protection(environment);
-  if (intercepts(Intercept::hlt)) return intercepted_exit(Intercept::hlt, action, environment);
+  if (intercepts(Intercept::hlt)) return intercepted_exit(Intercept::hlt, action);
   if (intercepts(Intercept::idle_hlt) && features_.has(Feature::idle_hlt)) {
     IdleHltInputs inputs{int_ctl_, rflags_, -1, 0};
     if ((int_ctl_ & int_ctl::avic_enable) != 0) {
       inputs.avic_highest_irr = environment.avic_highest_irr();
       inputs.avic_ppr = environment.avic_ppr();
     }
-    if (!virtual_interrupt_pending(inputs, knobs_))
-      return intercepted_exit(Intercept::idle_hlt, action, environment);
+    if (!virtual_interrupt_pending(inputs, knobs_)) return intercepted_exit(Intercept::idle_hlt, action);
   }
   rip_ = action.next_rip();
   shadow_ = false;

@@ -13,6 +13,8 @@ struct ProcessorLimits {
   std::uint64_t efer_reserved = 0xffff'ffff'ffff'0200;
   std::uint64_t cr4_reserved = 0xffff'ffff'fe08'e000;
   bool sev = false;                      ///< CPUID Fn8000_001F_EAX[1]: the SEV bits of the VMCB exist
+  bool secure_avic = false;              ///< CPUID Fn8000_001F_EAX[26]
+  bool allowed_sev_features = false;     ///< CPUID Fn8000_001F_EAX[27]: VMCB 138h exists
   bool smm_lock = true;                  ///< HWCR.SmmLock, which SEV needs
   std::uint32_t max_encrypted_asid = 0;  ///< CPUID Fn8000_001F_ECX
 

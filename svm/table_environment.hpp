@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -45,6 +46,11 @@ class TableEnvironment : public GuestEnvironment {
   bool nmi_pending = false;
   std::vector<std::uint8_t> interrupts_pending;  ///< vectors above the physical PPR, the next to take first
 
+  /// PDPTEs that PAE paging without nested paging loads; nothing: legal ones.
+  std::optional<std::array<std::uint64_t, 4>> pdptes;
+  Vmsa guest_vmsa;                        ///< of an SEV-ES guest
+  std::set<std::uint64_t> foreign_pages;  ///< SNP: page numbers that are not the hypervisor's
+
   /// Entry of a vector's handler that `handlers` does not name.
   [[nodiscard]] static constexpr std::uint64_t default_handler(std::uint8_t vector) noexcept {
     return 0x20'0000 + std::uint64_t{vector} * 0x100;
@@ -79,6 +85,11 @@ class TableEnvironment : public GuestEnvironment {
   void acknowledge_smi() override { smi_pending = false; }
   void acknowledge_init() override { init_pending = false; }
   bool init_redirected() override { return r_init; }
+  std::optional<std::array<std::uint64_t, 4>> page_directory_pointers(std::uint64_t) override {
+    return pdptes;
+  }
+  Vmsa vmsa(std::uint64_t) override { return guest_vmsa; }
+  bool hypervisor_owned(std::uint64_t physical) override { return foreign_pages.count(physical >> 12) == 0; }
   std::uint8_t gate_privilege_level(std::uint8_t vector) override;
 };
 

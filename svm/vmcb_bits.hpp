@@ -98,6 +98,24 @@ inline constexpr std::uint64_t rogpt_enable = 1U << 6;
 inline constexpr std::uint64_t invlpgb_enable = 1U << 7;
 }  // namespace nested_ctl
 
+/// SEV_FEATURES of a VMSA (3B0h), and their mask ALLOWED_SEV_FEATURES, VMCB 138h (APM vol. 2, 15.36).
+namespace sev_features {
+inline constexpr std::uint64_t snp_active = 1ULL << 0;
+inline constexpr std::uint64_t restricted_injection = 1ULL << 3;
+inline constexpr std::uint64_t alternate_injection = 1ULL << 4;
+inline constexpr std::uint64_t vmgexit_parameter = 1ULL << 10;
+inline constexpr std::uint64_t secure_avic = 1ULL << 16;
+inline constexpr std::uint64_t mask_enable = 1ULL << 63;  ///< in ALLOWED_SEV_FEATURES: the mask counts
+}  // namespace sev_features
+
+/// TLB_CONTROL, VMCB 05Ch (APM vol. 2, 15.16). Other values are reserved.
+namespace tlb_control {
+inline constexpr std::uint8_t none = 0;
+inline constexpr std::uint8_t flush_all = 1;
+inline constexpr std::uint8_t flush_asid = 3;             ///< needs FlushByAsid
+inline constexpr std::uint8_t flush_asid_non_global = 7;  ///< needs FlushByAsid
+}  // namespace tlb_control
+
 /// Virtualization extensions, VMCB 0B8h.
 namespace virt_ext {
 inline constexpr std::uint64_t lbr_virtualization = 1U << 0;

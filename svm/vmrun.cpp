@@ -1,5 +1,6 @@
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
+#include "svm/sev_es.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmrun_checks.hpp"
 
@@ -31,12 +32,18 @@ GuestCpu::GuestCpu(FeatureSet features, Knobs knobs, ProcessorLimits limits)
 Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   if (vmcb_ != nullptr) throw InternalError("VMRUN while the GuestCpu is in guest mode");
   if (!legal_inputs_.are_of(vmcb)) {
-    if (!vmrun_state_legal(vmcb, features_, knobs_, limits_)) return invalid_exit(vmcb);
+    if (!vmrun_state_legal(vmcb, features_, knobs_, limits_)) return failed_vmrun(vmcb, exit_code::invalid);
     legal_inputs_ = VmrunInputs::of(vmcb);
+    needs_surroundings_ = vmrun_needs_surroundings(vmcb, features_, limits_);
+    sev_es_environment_ = nullptr;
+  }
+  if (needs_surroundings_ || (vmcb.save.rflags & rflags::virtual_8086) != 0) {
+    const std::uint64_t refusal = load_surroundings(vmcb, environment);
+    if (refusal != 0) return failed_vmrun(vmcb, refusal);
   }
   if ((vmcb.control.event_inj & event_inj::valid) != 0 &&
       !vmrun_injection_legal(vmcb, features_, knobs_, limits_)) {
-    return invalid_exit(vmcb);
+    return failed_vmrun(vmcb, exit_code::invalid);
   }
 
   VmcbControl& control = vmcb.control;
@@ -88,10 +95,19 @@ Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   return {StepKind::entered, 0, 0};
 }
 
-Step GuestCpu::invalid_exit(Vmcb& vmcb) noexcept {
+// What VMRUN reads besides the VMCB: PDPTEs, U_CET, the VMSA. Returns the exit code of a refusal, or 0.
+std::uint64_t GuestCpu::load_surroundings(const Vmcb& vmcb, GuestEnvironment& environment) {
+  const bool sev_es = limits_.sev && (vmcb.control.nested_ctl & nested_ctl::sev_es_enable) != 0;
+  const Vmsa vmsa = sev_es ? environment.vmsa(vmcb.control.vmsa_pa) : Vmsa{};
+  sev_es_environment_ = sev_es ? &environment : nullptr;
+  sev_features_ = vmsa.sev_features;
+  return vmrun_refusal(vmcb, features_, limits_, vmsa, environment);
+}
+
+Step GuestCpu::failed_vmrun(Vmcb& vmcb, std::uint64_t code) noexcept {
   // The guest never ran: nothing but the exit fields changes.
   VmcbControl& control = vmcb.control;
-  control.exit_code = exit_code::invalid;
+  control.exit_code = code;
   control.exit_info_1 = 0;
   control.exit_info_2 = 0;
   control.exit_int_info = 0;
@@ -104,7 +120,11 @@ Step GuestCpu::invalid_exit(Vmcb& vmcb) noexcept {
 }
 
 Step GuestCpu::vmexit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2,
-                      std::uint64_t next_rip) noexcept {
+                      std::uint64_t next_rip) {
+  if (sev_es_environment_ != nullptr) {
+    if (!is_automatic_exit(code, info_1)) return communicate(code);
+    prepare_automatic_exit(code, next_rip);
+  }
   VmcbControl& control = vmcb_->control;
   VmcbSave& save = vmcb_->save;
   save.rip = rip_;

@@ -3,8 +3,10 @@
 #include <array>
 #include <cstddef>
 
-#include "svm/intercept.hpp"
+#include "svm/exit_code.hpp"
+#include "svm/guest_environment.hpp"
 #include "svm/vmcb_bits.hpp"
+#include "svm/vmrun_rules.hpp"
 
 namespace svmsim::svm {
 
@@ -34,6 +36,8 @@ struct Context {
   }
 };
 
+constexpr Knobs no_knobs{};  ///< for the rules that no knob changes
+
 /// Bit v is set if v is the vector of an exception. 2 is the NMI; 9, 15, 20, 22-27 and 31 are reserved.
 constexpr std::uint32_t exception_vectors = 0x702f'7dfb;
 
@@ -52,89 +56,22 @@ constexpr std::uint32_t exception_vectors = 0x702f'7dfb;
   return address & ~std::uint64_t{0xfff};
 }
 
+// clang-format off
 enum class Rule : unsigned {
-  svme_clear,
-  cache_bits,
-  cr0_upper,
-  cr3_reserved,
-  cr4_reserved,
-  dr6_upper,
-  dr7_upper,
-  efer_reserved,
-  no_long_mode,
-  long_mode_without_pae,
-  long_mode_without_pe,
-  code_segment_l_and_d,
-  vmrun_not_intercepted,
-  asid_zero,
-  msrpm_beyond_memory,
-  iopm_beyond_memory,
-  v_nmi_without_nmi_intercept,
-  s_cet_reserved,
-  cet_without_wp,
-  injects_reserved_type,
-  injects_no_exception,
-  injects_impossible_exception,
-  injects_soft_without_nrips,
-  sev_es_injection,
-  np_without_host_paging,
-  nested_cr3_reserved,
-  g_pat_illegal,
-  x2avic_without_avic,
-  avic_max_index,
-  x2avic_max_index,
-  avic_backing_page_beyond_memory,
-  avic_physical_table_beyond_memory,
-  avic_logical_table_beyond_memory,
-  avic_without_np,
-  sev_without_np,
-  sev_without_smm_lock,
-  sev_asid,
+#define SVMSIM_RULE(id, section, text) id,
+  SVMSIM_VMRUN_RULES(SVMSIM_RULE)
+#undef SVMSIM_RULE
   count,
 };
+// clang-format on
 
 constexpr std::size_t rule_count = static_cast<std::size_t>(Rule::count);
 static_assert(rule_count <= 64, "the failed rules are the bits of one word");
 
-/// In the order of the enumeration.
-constexpr std::array<RuleViolation, rule_count> rule_texts{{
-    {"15.5.1", "EFER.SVME is 0"},
-    {"15.5.1", "CR0.CD is 0 and CR0.NW is 1"},
-    {"15.5.1", "CR0[63:32] is not 0"},
-    {"15.5.1", "CR3 has bits above the physical address width set"},
-    {"15.5.1", "CR4 has reserved bits set"},
-    {"15.5.1", "DR6[63:32] is not 0"},
-    {"15.5.1", "DR7[63:32] is not 0"},
-    {"15.5.1", "EFER has reserved bits set"},
-    {"15.5.1", "EFER.LMA or EFER.LME is 1, but the processor has no long mode"},
-    {"15.5.1", "EFER.LME and CR0.PG are 1, but CR4.PAE is 0"},
-    {"15.5.1", "EFER.LME and CR0.PG are 1, but CR0.PE is 0"},
-    {"15.5.1", "EFER.LME, CR0.PG, CR4.PAE, CS.L and CS.D are all 1"},
-    {"15.5.1", "the VMRUN intercept is clear"},
-    {"15.5.1", "the guest ASID is 0"},
-    {"15.11", "the MSR permission map reaches beyond the physical address space"},
-    {"15.10.1", "the I/O permission map reaches beyond the physical address space"},
-    {"15.21.10", "V_NMI_ENABLE is 1, but the NMI intercept is clear"},
-    {"15.5.1", "S_CET has reserved bits set"},
-    {"15.5.1", "CR4.CET is 1, but CR0.WP is 0"},
-    {"15.20", "EVENTINJ has a reserved type"},
-    {"15.20", "EVENTINJ injects an exception with a vector that is no exception"},
-    {"15.20", "EVENTINJ injects an exception that cannot occur in 64-bit mode"},
-    {"15.20", "EVENTINJ injects a software interrupt, but the processor has no nRIP (nrips)"},
-    {"15.35.8", "SEV-ES: EVENTINJ injects a software interrupt or vector 3 or 4"},
-    {"15.25.3", "nested paging is enabled while the host's CR0.PG is 0"},
-    {"15.25.4", "nested paging: N_CR3 has bits above the physical address width set"},
-    {"15.25.4", "nested paging: G_PAT has a reserved bit or memory type"},
-    {"15.29.4.1", "x2AVIC is enabled without AVIC"},
-    {"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 255 in xAVIC mode"},
-    {"15.29.4.3", "AVIC_PHYSICAL_MAX_INDEX is above 511, but the processor has no x2avic_ext"},
-    {"15.29.4", "the AVIC backing page pointer is beyond the physical address space"},
-    {"15.29.4", "the AVIC physical APIC ID table pointer is beyond the physical address space"},
-    {"15.29.4", "the AVIC logical APIC ID table pointer is beyond the physical address space"},
-    {"15.29.4", "AVIC is enabled without nested paging"},
-    {"15.34.3", "SEV is enabled without nested paging"},
-    {"15.34.3", "SEV is enabled while HWCR.SmmLock is 0"},
-    {"15.34.3", "SEV is enabled with an ASID above the highest encrypted ASID"},
+constexpr std::array<RuleViolation, rule_count> rules{{
+#define SVMSIM_RULE(id, section, text) {#id, section, text},
+    SVMSIM_VMRUN_RULES(SVMSIM_RULE)
+#undef SVMSIM_RULE
 }};
 
 [[nodiscard]] constexpr std::uint64_t bit_of(Rule number, bool violated) noexcept {
@@ -228,7 +165,83 @@ constexpr std::array<RuleViolation, rule_count> rule_texts{{
   return failed;
 }
 
+[[nodiscard]] bool vmsa_beyond_memory(const Context& c) noexcept {
+  return c.sev_es() && c.control.vmsa_pa >= c.limits.physical_limit();
+}
+
+/// Whether PAE paging loads its four page-directory-pointer entries from guest memory.
+[[nodiscard]] bool loads_pdptes(const Context& c) noexcept {
+  return (c.save.cr0 & cr0::pg) != 0 && (c.save.cr4 & cr4::pae) != 0 && (c.save.efer & efer::lme) == 0 &&
+         !c.np();
+}
+
+[[nodiscard]] bool pdptes_legal(const Context& c, GuestEnvironment& environment) {
+  constexpr std::uint64_t present = 1;
+  const std::uint64_t reserved = ~(c.limits.physical_limit() - 1) | 0x1e6;  // also 8:5 and 2:1
+  const auto entries = environment.page_directory_pointers(c.save.cr3 & 0xffff'ffe0U);
+  if (!entries) return true;
+  for (const std::uint64_t entry : *entries) {
+    if ((entry & present) != 0 && (entry & reserved) != 0) return false;
+  }
+  return true;
+}
+
+/// The failed rules about what lies outside of the VMCB.
+[[nodiscard]] std::uint64_t failed_surrounding_rules(const Context& c, const Vmsa& vmsa,
+                                                     GuestEnvironment& environment) {
+  constexpr std::uint32_t msr_u_cet = 0x6a0;
+  constexpr std::uint64_t shadow_stack_enable = 1;
+  std::uint64_t failed = 0;
+  const auto rule = [&failed](Rule number, bool violated) { failed |= bit_of(number, violated); };
+  if (loads_pdptes(c)) rule(Rule::pdpte_reserved, !pdptes_legal(c, environment));
+  if ((c.save.cr4 & cr4::cet) != 0 && (c.save.rflags & rflags::virtual_8086) != 0) {
+    rule(Rule::cet_in_virtual_8086_mode, (environment.read_msr(msr_u_cet).value & shadow_stack_enable) != 0);
+  }
+  if (!c.sev_es()) return failed;
+
+  constexpr std::uint64_t injection = sev_features::restricted_injection | sev_features::alternate_injection;
+  const std::uint64_t allowed = c.control.allowed_sev_features;
+  const bool injects = (vmsa.sev_features & injection) != 0;
+  const bool secure_avic = c.limits.secure_avic && (vmsa.sev_features & sev_features::secure_avic) != 0;
+  rule(Rule::sev_es_vmsa_damaged, vmsa.load == VmsaLoad::damaged);
+  rule(Rule::sev_features_not_allowed, c.limits.allowed_sev_features &&
+                                           (allowed & sev_features::mask_enable) != 0 &&
+                                           (vmsa.sev_features & ~allowed) != 0);
+  rule(Rule::secure_avic_with_avic, secure_avic && c.avic());
+  rule(Rule::secure_avic_with_injection, secure_avic && injects);
+  if ((vmsa.sev_features & sev_features::snp_active) != 0 && c.avic()) {
+    rule(Rule::snp_avic_with_injection, injects);
+    rule(Rule::snp_avic_backing_page_owner,
+         !environment.hypervisor_owned(page_of(c.control.avic_backing_page)));
+  }
+  return failed;
+}
+
 }  // namespace
+
+bool vmrun_needs_surroundings(const Vmcb& vmcb, const FeatureSet& features,
+                              const ProcessorLimits& limits) noexcept {
+  const Context context{vmcb.control, vmcb.save, features, no_knobs, limits};
+  return loads_pdptes(context) || context.sev_es();
+}
+
+std::uint64_t vmrun_refusal(const Vmcb& vmcb, const FeatureSet& features, const ProcessorLimits& limits,
+                            const Vmsa& vmsa, GuestEnvironment& environment) {
+  const Context context{vmcb.control, vmcb.save, features, no_knobs, limits};
+  if (vmsa_beyond_memory(context) || failed_surrounding_rules(context, vmsa, environment) != 0) {
+    return exit_code::invalid;
+  }
+  switch (vmsa.load) {
+    case VmsaLoad::busy:
+      return exit_code::busy;
+    case VmsaLoad::sibling_not_idle:
+      return exit_code::idle_required;
+    case VmsaLoad::illegal_pmc:
+      return exit_code::invalid_pmc;
+    default:
+      return 0;
+  }
+}
 
 bool vmrun_state_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                        const ProcessorLimits& limits) noexcept {
@@ -243,22 +256,39 @@ bool vmrun_injection_legal(const Vmcb& vmcb, const FeatureSet& features, const K
 bool vmrun_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                  const ProcessorLimits& limits) noexcept {
   return vmrun_state_legal(vmcb, features, knobs, limits) &&
-         vmrun_injection_legal(vmcb, features, knobs, limits);
+         vmrun_injection_legal(vmcb, features, knobs, limits) &&
+         !vmsa_beyond_memory({vmcb.control, vmcb.save, features, knobs, limits});
 }
 
 std::vector<RuleViolation> vmrun_violations(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
-                                            const ProcessorLimits& limits) {
+                                            const ProcessorLimits& limits, GuestEnvironment* environment) {
   const Context context{vmcb.control, vmcb.save, features, knobs, limits};
-  const std::uint64_t failed = failed_state_rules(context) | failed_injection_rules(context);
+  std::uint64_t failed = failed_state_rules(context) | failed_injection_rules(context);
+  failed |= bit_of(Rule::sev_es_vmsa_beyond_memory, vmsa_beyond_memory(context));
+  if (environment != nullptr) {
+    const Vmsa vmsa = context.sev_es() ? environment->vmsa(vmcb.control.vmsa_pa) : Vmsa{};
+    failed |= failed_surrounding_rules(context, vmsa, *environment);
+  }
   std::vector<RuleViolation> violations;
   for (std::size_t number = 0; number < rule_count; ++number) {
-    if (((failed >> number) & 1U) != 0) violations.push_back(rule_texts[number]);
+    if (((failed >> number) & 1U) != 0) violations.push_back(rules[number]);
   }
   return violations;
 }
 
 std::vector<RuleViolation> vmrun_rules() {
-  return {rule_texts.begin(), rule_texts.end()};
+  return {rules.begin(), rules.end()};
+}
+
+std::optional<std::uint8_t> svm_instruction_exception(const SvmInstruction& instruction,
+                                                      const ProcessorLimits& limits) noexcept {
+  if (!instruction.svme || !instruction.protected_mode) return exception_vector::invalid_opcode;
+  if (instruction.cpl != 0) return exception_vector::general_protection;
+  if (instruction.vmcb_physical &&
+      ((*instruction.vmcb_physical & 0xfff) != 0 || *instruction.vmcb_physical >= limits.physical_limit())) {
+    return exception_vector::general_protection;
+  }
+  return std::nullopt;
 }
 
 }  // namespace svmsim::svm

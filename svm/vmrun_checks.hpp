@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "svm/features.hpp"
+#include "svm/guest_environment.hpp"
 #include "svm/intercept.hpp"
 #include "svm/knobs.hpp"
 #include "svm/processor_limits.hpp"
@@ -17,28 +19,49 @@ namespace svmsim::svm {
 
 /// One consistency check of VMRUN that a VMCB fails.
 struct RuleViolation {
+  std::string_view id;       ///< short and stable: "asid_zero"
   std::string_view section;  ///< of APM vol. 2
   std::string_view text;     ///< what is wrong, one sentence without a full stop
 };
 
-/// VMRUN's consistency checks (APM vol. 2, 15.5.1 and the sections of the single features), as far as they
-/// follow from the VMCB, the CPUID features and the processor's limits. Not covered, since they need guest
-/// memory, MSRs or a VMSA: the PDPTEs of PAE paging without nested paging, U_CET with virtual-8086 mode,
-/// SEV-ES load errors, Secure AVIC, SNP.
+/// VMRUN's consistency checks (APM vol. 2, 15.5.1 and the sections of the single features).
 ///
-/// vmrun_legal() is what VMRUN itself asks, vmrun_violations() names every failed rule. Both run over the
-/// same table.
+/// vmrun_legal() covers what follows from the VMCB, the CPUID features and the processor's limits.
+/// vmrun_violations() names every failed rule; with an environment also those about guest memory, MSRs, the
+/// VMSA and the owner of pages: PDPTEs, U_CET, SEV-ES, Secure AVIC, SNP. Both run over the same table.
 [[nodiscard]] bool vmrun_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                                const ProcessorLimits& limits) noexcept;
 [[nodiscard]] std::vector<RuleViolation> vmrun_violations(const Vmcb& vmcb, const FeatureSet& features,
                                                           const Knobs& knobs = {},
-                                                          const ProcessorLimits& limits = {});
+                                                          const ProcessorLimits& limits = {},
+                                                          GuestEnvironment* environment = nullptr);
 
 /// The two halves of vmrun_legal(): the state, and the event that is injected.
 [[nodiscard]] bool vmrun_state_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                                      const ProcessorLimits& limits) noexcept;
 [[nodiscard]] bool vmrun_injection_legal(const Vmcb& vmcb, const FeatureSet& features, const Knobs& knobs,
                                          const ProcessorLimits& limits) noexcept;
+
+/// Whether the VMCB's state asks for rules about what lies outside of it. The same for equal VmrunInputs.
+[[nodiscard]] bool vmrun_needs_surroundings(const Vmcb& vmcb, const FeatureSet& features,
+                                            const ProcessorLimits& limits) noexcept;
+/// The exit code with which VMRUN fails because of what lies outside of the VMCB (INVALID, BUSY,
+/// IDLE_REQUIRED, INVALID_PMC), or 0. `vmsa` is that of an SEV-ES guest.
+[[nodiscard]] std::uint64_t vmrun_refusal(const Vmcb& vmcb, const FeatureSet& features,
+                                          const ProcessorLimits& limits, const Vmsa& vmsa,
+                                          GuestEnvironment& environment);
+
+/// What VMRUN, VMLOAD, VMSAVE and the other instructions of SVM check before anything else.
+struct SvmInstruction {
+  bool svme = true;            ///< EFER.SVME
+  bool protected_mode = true;  ///< CR0.PE and not virtual-8086 mode
+  std::uint8_t cpl = 0;
+  std::optional<std::uint64_t> vmcb_physical;  ///< rAX of VMRUN, VMLOAD and VMSAVE
+};
+/// #UD or #GP, or nothing (15.5.1): #UD without EFER.SVME or outside of protected mode, #GP at CPL > 0 and
+/// for an address that is not 4 KiB aligned or beyond the physical address space.
+[[nodiscard]] std::optional<std::uint8_t> svm_instruction_exception(const SvmInstruction& instruction,
+                                                                    const ProcessorLimits& limits) noexcept;
 
 /// All that the rules about the state read of a VMCB: two VMCBs with equal inputs get the same verdict, so
 /// that a core may remember the last legal ones.
