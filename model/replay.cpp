@@ -69,6 +69,11 @@ struct Recording {
 Recording load_recording(const std::string& path, int capture, const HostConfig& host) {
   Recording recording;
   if (workloads::is_workload_file(path)) {
+    if (capture > 1) {
+      throw TraceError(Problem{path, 0, "capture",
+                               fmt::format("there is no capture {}; a workload file holds one", capture),
+                               "1"});
+    }
     recording.workload = workloads::read_workload_file(path);
     return recording;
   }

@@ -130,6 +130,9 @@ void read_workload(const RawValue& raw_vm, const std::string& vm_path, const std
   }
 }
 
+// A list of hundreds is wrong in one way.
+constexpr std::size_t max_pin_problems = 8;
+
 void check_pin(const RawValue& raw_vm, const std::string& path, unsigned pcpus, const VmDraft& vm,
                Problems& problems) {
   const RawValue* pin = raw_vm.find("pin");
@@ -139,13 +142,17 @@ void check_pin(const RawValue& raw_vm, const std::string& path, unsigned pcpus, 
                                   fmt::format("{} pCPUs for {} vCPUs; a pin list has one pCPU for each vCPU",
                                               vm.pin.size(), vm.vcpus)));
   }
+  std::size_t impossible = 0;
   for (std::size_t i = 0; i < vm.pin.size(); ++i) {
-    if (vm.pin[i] < pcpus) continue;
+    if (vm.pin[i] < pcpus || ++impossible > max_pin_problems) continue;
     problems.push_back(
         problem_at(*pin, fmt::format("{}.pin[{}]", path, i),
                    fmt::format("the host has no pCPU {}, only {} (host.pcpus)", vm.pin[i],
                                pcpus == 1 ? std::string("pCPU 0") : fmt::format("0 to {}", pcpus - 1)),
                    fmt::format("{}", pcpus - 1)));
+  }
+  if (impossible > max_pin_problems) {
+    problems.back().message += fmt::format("; so are {} more pins", impossible - max_pin_problems);
   }
 }
 

@@ -89,14 +89,18 @@ def test_run_prints_perf_layout_split_and_shares(cli: Cli, small_file: Path) -> 
 
 def test_two_runs_differ_in_wall_time_only(cli: Cli, small_file: Path, tmp_path: Path) -> None:
     texts = []
+    traces = []
     for index in range(2):
         target = tmp_path / "made" / f"{index}.json"  # the directory does not exist yet
-        assert cli("run", small_file, "--json", target).returncode == 0
+        trace = tmp_path / f"{index}.trace"
+        assert cli("run", small_file, "--json", target, "--trace", trace).returncode == 0
+        traces.append(trace.read_bytes())
         lines = target.read_text().splitlines()
         without = [line for line in lines if '"wall_time_s"' not in line]
         assert len(without) == len(lines) - 1
         texts.append(without)
     assert texts[0] == texts[1]
+    assert traces[0] == traces[1]
 
 
 def test_set_and_seed_reach_the_scenario(cli: Cli, small_file: Path) -> None:

@@ -107,9 +107,10 @@ UnpackingFile::UnpackingFile(const std::string& path, unsigned max_expansion)
   State& state = *state_;
   state.path = path;
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) {
-    throw TraceError(Problem{path, 0, "", S_ISDIR(status.st_mode) ? "is a directory" : "no such file", ""});
-  }
+  if (::stat(path.c_str(), &status) != 0) throw TraceError(Problem{path, 0, "", "no such file", ""});
+  if (S_ISDIR(status.st_mode)) throw TraceError(Problem{path, 0, "", "is a directory", ""});
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode))
+    throw TraceError(Problem{path, 0, "", "is a device, not a file", ""});
   state.file.open(path, std::ios::binary);
   if (!state.file) throw TraceError(Problem{path, 0, "", "cannot be read", ""});
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
