@@ -8,7 +8,6 @@ namespace svmsim::workloads {
 namespace {
 
 using svm::ActionKind;
-using svm::GuestAction;
 
 constexpr std::uint64_t default_rip = 0x100000;
 constexpr std::uint64_t default_handlers = 0x200000;

@@ -8,15 +8,23 @@
 // Makers of bindings for the common field types. Only the declaration tables include this.
 namespace svmsim::model::bindings {
 
+inline Parameter declaration(std::string path, ParameterType type, std::string unit, std::string doc,
+                             std::string source) {
+  Parameter result;
+  result.path = std::move(path);
+  result.type = type;
+  result.unit = std::move(unit);
+  result.doc = std::move(doc);
+  result.source = std::move(source);
+  return result;
+}
+
 template <class Owner>
 Binding<Owner> declare(std::string path, ParameterType type, std::string unit, std::string doc,
                        std::string source) {
   Binding<Owner> binding;
-  binding.declaration.path = std::move(path);
-  binding.declaration.type = type;
-  binding.declaration.unit = std::move(unit);
-  binding.declaration.doc = std::move(doc);
-  binding.declaration.source = std::move(source);
+  binding.declaration =
+      declaration(std::move(path), type, std::move(unit), std::move(doc), std::move(source));
   return binding;
 }
 

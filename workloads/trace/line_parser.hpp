@@ -32,6 +32,6 @@ struct ParsedLine {
 };
 
 /// Splits one line into its prefix, event and text. Leading mail quoting is dropped.
-[[nodiscard]] ParsedLine parse_line(std::string_view line);
+[[nodiscard]] ParsedLine parse_line(std::string_view text);
 
 }  // namespace svmsim::workloads

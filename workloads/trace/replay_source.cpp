@@ -135,7 +135,8 @@ ReplaySource::ReplaySource(const ReplayWorkload& workload, std::size_t vcpu_inde
   initial_.apic_svr = 0x1ff;
   for (const auto& [vector, entry] : vcpu.handler_entry)
     entries_[vector] = entry;
-  ReplayLayout(*this, workload, vcpu, tsc_hz == 0 ? workload.tsc_hz : tsc_hz);
+  [[maybe_unused]] const ReplayLayout layout(*this, workload, vcpu,
+                                             tsc_hz == 0 ? workload.tsc_hz : tsc_hz);  // fills this object
   first_is_partial_ = current_is_partial();
 }
 
