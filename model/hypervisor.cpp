@@ -95,6 +95,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   vcpu.mode = VcpuMode::outside_guest;
   ++vcpu.stats.exits;
+  if (vcpu.debug_registers_of_guest) take_debug_registers(vcpu);
   // Host interrupts are on from here: what ended guest mode is serviced before the exit is handled.
   cpu.take_interrupts();
   if (kernel_ == KernelGeneration::v6_1) trace_exit(vcpu, cpu);

@@ -91,11 +91,19 @@ class Hypervisor : public sc_core::sc_module {
   void handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_npf(Vcpu& vcpu, PhysicalCpu& cpu);
-  void handle_cr8(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_exception(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
   void skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t result);
   void user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason);
+
+  // hypervisor_instructions.cpp: instructions that KVM emulates or skips, and MMIO.
+  void handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
+  void handle_cr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
+  [[nodiscard]] bool set_cr(Vcpu& vcpu, PhysicalCpu& cpu, unsigned cr, std::uint64_t value);
+  void handle_dr(Vcpu& vcpu, PhysicalCpu& cpu);
+  void handle_mmio(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void take_debug_registers(Vcpu& vcpu);
+  static void set_dr_intercepts(svm::VmcbControl& control, bool on);
 
   // hypervisor_apic.cpp: the emulated local APIC and delivery.
   static void set_tpr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t tpr);

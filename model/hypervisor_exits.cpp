@@ -106,8 +106,6 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
       return handle_cpuid(vcpu, cpu);
     case exit_code::vmmcall:
       return handle_hypercall(vcpu, cpu);
-    case exit_code::write_cr8:
-      return handle_cr8(vcpu, cpu);
     default:
       break;
   }
@@ -117,9 +115,7 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
     throw InternalError(fmt::format("VMRUN of vCPU {} of {} failed its consistency checks at rip {:#x}",
                                     vcpu.index, vcpu.vm.name, vcpu.vmcb.save.rip));
   }
-  vcpu.failure = fmt::format("exit {} at rip {:#x} has no handler in this version",
-                             svm::exit_name_or_hex(code), vcpu.vmcb.save.rip);
-  end_vcpu(vcpu, cpu);
+  handle_instruction(vcpu, cpu, code);
 }
 
 // interrupt_window_interception: the window is open, the next entry injects.
@@ -248,6 +244,7 @@ void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
   trace(cpu, vcpu, EventKind::kvm_page_fault, vcpu.vmcb.save.rip, control.exit_info_2, control.exit_info_1);
+  if (vcpu.is_mmio(control.exit_info_2)) return handle_mmio(vcpu, cpu);
   cpu.charge(cost_.h_npf);
   const std::uint64_t page = control.exit_info_2 & ~std::uint64_t{0xfff};
   auto& absent = vcpu.absent_pages;
@@ -258,14 +255,6 @@ void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
     }
   }
   throw InternalError(fmt::format("nested page fault at {:#x}, which is mapped", control.exit_info_2));
-}
-
-// cr8_write_interception with an in-kernel APIC.
-void Hypervisor::handle_cr8(Vcpu& vcpu, PhysicalCpu& cpu) {
-  cpu.charge(cost_.h_msr);
-  const svm::GuestAction& action = *vcpu.source->current();
-  set_tpr(vcpu, cpu, static_cast<std::uint8_t>((action.operand[0] & 0xf) << 4));
-  skip_instruction(vcpu, cpu, 0);
 }
 
 // KVM intercepts some exceptions only to look at them; here they all go on to the guest.

@@ -50,12 +50,18 @@ void set_guest_state(svm::VmcbSave& save, const workloads::InitialState& initial
 
 const std::array<std::uint32_t, 12>& passed_through_msr_list();
 
+// set_dr_intercepts, clr_dr_intercepts.
+void Hypervisor::set_dr_intercepts(svm::VmcbControl& control, bool on) {
+  for (unsigned bit = 0x20; bit < 0x40; ++bit)
+    set_intercept(control, static_cast<Intercept>(bit), on);
+}
+
 void Hypervisor::create_vcpu(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
   const auto& features = host_.features;
-  for (const Intercept intercept : {Intercept::read_cr0,
-                                    Intercept::read_cr4,
-                                    Intercept::write_cr0,
+  // CR0 itself is left to the guest while its value is the one KVM would load (svm_set_cr0), CR3 and INVLPG
+  // under nested paging.
+  for (const Intercept intercept : {Intercept::read_cr4,
                                     Intercept::write_cr4,
                                     Intercept::intr,
                                     Intercept::nmi,
@@ -88,8 +94,7 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
                                     svm::exception_intercept(18)}) {
     set_intercept(control, intercept, true);
   }
-  for (unsigned bit = 0x20; bit < 0x40; ++bit)
-    set_intercept(control, static_cast<Intercept>(bit), true);  // all DRs
+  set_dr_intercepts(control, true);
   set_intercept(control, Intercept::write_cr8, true);
   if (features.has(svm::Feature::vgif)) {
     set_intercept(control, Intercept::stgi, false);
@@ -115,7 +120,11 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   control.asid = 1;
   control.int_ctl = svm::int_ctl::v_intr_masking;
   if (features.has(svm::Feature::vgif)) control.int_ctl |= svm::int_ctl::v_gif_enable | svm::int_ctl::v_gif;
-  if (features.has(svm::Feature::np)) {
+  if (!features.has(svm::Feature::np)) {
+    set_intercept(control, Intercept::read_cr3, true);
+    set_intercept(control, Intercept::write_cr3, true);
+    set_intercept(control, Intercept::invlpg, true);
+  } else {
     control.nested_ctl = svm::nested_ctl::np_enable;
     control.nested_cr3 = 0x100000;
   }
@@ -123,6 +132,7 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   const workloads::InitialState initial = vcpu.source->initial_state();
   set_guest_state(vcpu.vmcb.save, initial);
   vcpu.absent_pages = initial.absent_pages;
+  vcpu.mmio_pages = initial.mmio_pages;
 
   static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
 

@@ -16,6 +16,13 @@ constexpr std::array<std::uint32_t, 12> passed_through{0xc0000081, 0xc0000100, 0
                                                        0xc0000082, 0xc0000083, 0xc0000084, 0x174,
                                                        0x175,      0x176,      0x48,       0x49};
 
+constexpr std::uint64_t apic_page = 0xfee00;
+
+bool lists_page(const std::vector<std::uint64_t>& pages, std::uint64_t guest_physical) {
+  return std::any_of(pages.begin(), pages.end(),
+                     [&](std::uint64_t page) { return (page >> 12) == (guest_physical >> 12); });
+}
+
 int passed_through_index(std::uint32_t msr) {
   const auto* found = std::find(passed_through.begin(), passed_through.end(), msr);
   return found == passed_through.end() ? -1 : static_cast<int>(found - passed_through.begin());
@@ -74,10 +81,24 @@ std::array<std::uint32_t, 4> Vcpu::Environment::cpuid(std::uint32_t leaf, std::u
   return {result.eax, result.ebx, result.ecx, result.edx};
 }
 
+bool Vcpu::is_mmio(std::uint64_t guest_physical) const noexcept {
+  return (guest_physical >> 12) == apic_page || lists_page(mmio_pages, guest_physical);
+}
+
 bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAccess) {
-  const auto& absent = vcpu_.absent_pages;
-  return std::none_of(absent.begin(), absent.end(),
-                      [&](std::uint64_t page) { return (page >> 12) == (guest_physical >> 12); });
+  return !lists_page(vcpu_.absent_pages, guest_physical) && !vcpu_.is_mmio(guest_physical);
+}
+
+// Once it was met, KVM marks an entry without memory by a reserved bit, so that the next fault needs no
+// look-up (arch/x86/kvm/mmu/spte.c).
+svm::NestedPage Vcpu::Environment::nested_page(std::uint64_t guest_physical) {
+  svm::NestedPage page;
+  page.present = false;
+  if (vcpu_.is_mmio(guest_physical) && !lists_page(vcpu_.absent_pages, guest_physical)) {
+    page.present = true;
+    page.reserved_bit = true;
+  }
+  return page;
 }
 
 std::uint64_t Vcpu::Environment::handler_entry(std::uint8_t vector) {

@@ -66,6 +66,7 @@ class Vcpu : public sc_core::sc_module, public HostThread {
     void write_port(std::uint16_t port, unsigned size, std::uint64_t value) override;
     std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf) override;
     bool page_allows(std::uint64_t guest_physical, svm::PageAccess access) override;
+    svm::NestedPage nested_page(std::uint64_t guest_physical) override;
     std::uint64_t handler_entry(std::uint8_t vector) override;
     const svm::MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
     const svm::IoPermissionMap& io_permission_map(std::uint64_t physical) override;
@@ -73,6 +74,9 @@ class Vcpu : public sc_core::sc_module, public HostThread {
    private:
     Vcpu& vcpu_;
   };
+
+  /// Whether a guest physical page has no memory behind it: the APIC's, or one of mmio_pages.
+  [[nodiscard]] bool is_mmio(std::uint64_t guest_physical) const noexcept;
 
   [[nodiscard]] apic::LocalApic& apic() noexcept { return apic_unit.state(); }
 
@@ -87,6 +91,7 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   LocalApicUnit apic_unit;
   std::unique_ptr<workloads::WorkloadSource> source;
   std::vector<std::uint64_t> absent_pages;  ///< guest physical pages that fault on their first touch
+  std::vector<std::uint64_t> mmio_pages;    ///< guest physical pages without memory
   std::vector<std::uint64_t>
       suspended_compute;           ///< what is left of compute actions that interrupts cut, innermost last
   std::uint64_t compute_left = 0;  ///< of the current compute action; 0 = not begun
@@ -101,7 +106,9 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   VcpuMode mode = VcpuMode::outside_guest;
   MpState mp_state = MpState::runnable;
   std::uint32_t requests = request::event;  // kvm_vcpu_reset
-  bool force_immediate_exit = false;        ///< an event has to wait for what is injected now
+  bool debug_registers_of_guest =
+      false;                          ///< KVM_DEBUGREG_WONT_EXIT: DR accesses do not exit until the next exit
+  bool force_immediate_exit = false;  ///< an event has to wait for what is injected now
   struct QueuedInterrupt {
     bool injected = false;
     std::uint8_t vector = 0;

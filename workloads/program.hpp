@@ -8,8 +8,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "svm/action_table.hpp"
 #include "svm/guest_action.hpp"
 #include "workloads/program_spec.hpp"
 #include "workloads/workload_source.hpp"
@@ -26,9 +28,10 @@ struct ProgramNumber {
 struct ActionForm {
   std::string_view name;
   svm::ActionKind kind = svm::ActionKind::compute;
-  std::uint8_t length = 0;  ///< instruction bytes where the file gives none
-  bool halt_until = false;  ///< the one form that is not an action but a small loop
-  std::uint8_t keys = 0;    ///< which of the keys below it knows
+  std::uint8_t length = 0;                ///< instruction bytes where the file gives none
+  bool halt_until = false;                ///< the one form that is not an action but a small loop
+  std::uint8_t keys = 0;                  ///< which of the keys below it knows
+  const svm::ActionInfo* info = nullptr;  ///< keys are the operands of this row of the table of actions
 };
 
 /// Keys that only some forms know, as bits of ActionForm::keys.
@@ -57,6 +60,8 @@ struct ProgramAction {
   ProgramNumber number;  ///< MSR, port, leaf or hypercall number
   ProgramNumber size;
   std::array<ProgramNumber, 4> operand;
+  std::vector<std::pair<const svm::ActionOperand*, ProgramNumber>>
+      others;  ///< of a form with ActionForm::info
   std::uint8_t cpl = 0;
   int condition = -1;  ///< index of a boolean parameter
   bool condition_value = true;

@@ -74,6 +74,14 @@ std::optional<ProgramAction> ActionReader::action(TomlTable& table, ActionPlace 
 
 void ActionReader::operands(TomlTable& table, ProgramAction& action) {
   namespace keys = action_key;
+  if (action.form->info != nullptr) {
+    for (const svm::ActionOperand& operand : *action.form->info) {
+      ProgramNumber value{operand.usual, -1};
+      number(table, operand.key, 0, operand.maximum, value);
+      action.others.emplace_back(&operand, value);
+    }
+    return;
+  }
   const unsigned known = action.form->keys;
   if ((known & keys::msr) != 0) number(table, "msr", 0, UINT32_MAX, action.number, true);
   if ((known & keys::port) != 0) {

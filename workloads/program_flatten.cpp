@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "workloads/program.hpp"
@@ -98,6 +99,8 @@ class Flattener {
     step.action.cycles = value(action.cycles);
     for (std::size_t i = 0; i < action.operand.size(); ++i)
       step.action.operand[i] = value(action.operand[i]);
+    for (const auto& [operand, number_of] : action.others)
+      static_cast<void>(svm::set_operand(step.action, *operand, value(number_of)));  // the reader checked it
     step.repeat = value(action.repeat);
     if (step.repeat > 1) step.effects |= step_effect::repeat;
     if (action.start_watch >= 0) {
@@ -166,7 +169,35 @@ class Flattener {
 };
 
 constexpr ActionForm form(std::string_view name, ActionKind kind, std::uint8_t length, unsigned keys = 0) {
-  return {name, kind, length, false, static_cast<std::uint8_t>(keys)};
+  return {name, kind, length, false, static_cast<std::uint8_t>(keys), nullptr};
+}
+
+bool has_kind(const std::vector<ActionForm>& forms, ActionKind kind) {
+  return std::any_of(forms.begin(), forms.end(),
+                     [kind](const ActionForm& candidate) { return candidate.kind == kind; });
+}
+
+// What a program may write: all that goes on behind itself. The others enter a handler that returns behind
+// them, switch the task or the guest, or are events rather than instructions; they are for conformance cases.
+bool repeatable(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::int_n:
+    case ActionKind::int3:
+    case ActionKind::into:
+    case ActionKind::icebp:
+    case ActionKind::task_switch:
+    case ActionKind::rsm:
+    case ActionKind::raise:
+    case ActionKind::instruction_fetch:
+    case ActionKind::bus_lock:
+    case ActionKind::ferr:
+    case ActionKind::vmgexit:
+    case ActionKind::ins:
+    case ActionKind::outs:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace
@@ -192,9 +223,17 @@ const std::vector<ActionForm>& action_forms() {
       form("memory_write", ActionKind::memory_write, 3, key::memory | key::value),
       form("mov_from_cr8", ActionKind::mov_from_cr8, 4),
       form("mov_to_cr8", ActionKind::mov_to_cr8, 4, key::value),
-      {"halt_until", ActionKind::hlt, 0, true, key::wait},
+      {"halt_until", ActionKind::hlt, 0, true, key::wait, nullptr},
   };
-  return forms;
+  static const std::vector<ActionForm> all = [] {
+    std::vector<ActionForm> result = forms;
+    for (const svm::ActionInfo& info : svm::action_table()) {
+      if (!repeatable(info.kind) || has_kind(forms, info.kind)) continue;
+      result.push_back({info.name, info.kind, info.length, false, 0, &info});
+    }
+    return result;
+  }();
+  return all;
 }
 
 const ActionForm* find_action_form(std::string_view name) {

@@ -33,9 +33,10 @@ class ProgramReader {
     program_.info.parallel = top.boolean("parallel").value_or(false);
     // Parameters come first, wherever they stand: everything else may refer to them.
     for_each_table(top, "parameter", [this](TomlTable& table) { read_parameter(table); });
+    const bool doubling = read_harness(top);
     ActionReader actions(program_, problems_);
     read_initial(top);
-    read_repeat(top, actions);
+    if (!doubling) read_repeat(top, actions);
     program_.common = read_section(top, actions);
     for_each_table(top, "vcpu", [this, &actions](TomlTable& table) { read_vcpu(table, actions); });
     for_each_table(top, "handler", [this, &actions](TomlTable& table) { read_handler(table, actions); });
@@ -65,6 +66,37 @@ class ProgramReader {
       read(view);
       view.finish();
     }
+  }
+
+  // harness = "doubling" stands for the two parameters and the [repeat] that every vmexit sub-test has.
+  bool read_harness(TomlTable& top) {
+    const auto harness = top.text("harness", false);
+    if (!harness) return false;
+    if (*harness != "doubling") {
+      top.problem(*top.get("harness"), "harness", fmt::format("\"{}\" is not a harness", *harness),
+                  "doubling");
+    }
+    if (const toml::node* repeat = top.get("repeat")) {
+      top.problem(*repeat, "repeat", "does not go with harness, which says how often the body runs");
+    }
+    const auto add = [this](std::string_view name, std::int64_t usual, std::int64_t minimum,
+                            std::string_view unit, std::string_view doc) {
+      ProgramParameter parameter;
+      parameter.name = name;
+      parameter.default_value = usual;
+      parameter.minimum = minimum;
+      parameter.unit = unit;
+      parameter.doc = doc;
+      program_.info.parameters.push_back(std::move(parameter));
+      return ProgramNumber{0, static_cast<int>(program_.info.parameters.size()) - 1};
+    };
+    constexpr std::int64_t usual_goal = std::int64_t{1} << 30;  // kvm-unit-tests, x86/vmexit.c
+    program_.repeat.count =
+        add("iterations", 0, 0, "",
+            "iterations of one single batch; 0 = double the batch until one takes goal cycles");
+    program_.repeat.until_cycles =
+        add("goal", usual_goal, 1, "cycles", "TSC cycles that the last batch takes at the least");
+    return true;
   }
 
   void read_parameter(TomlTable& table) {
@@ -137,6 +169,19 @@ class ProgramReader {
     }
   }
 
+  static void read_pages(TomlTable& table, std::string_view key, std::vector<std::uint64_t>& pages) {
+    const toml::array* array = table.array(key);
+    if (array == nullptr) return;
+    for (const toml::node& page : *array) {
+      const auto* address = page.as_integer();
+      if (address == nullptr || address->get() < 0 || (address->get() & 0xfff) != 0) {
+        table.problem(page, key, "must hold addresses of 4 KiB pages");
+      } else {
+        pages.push_back(static_cast<std::uint64_t>(address->get()));
+      }
+    }
+  }
+
   void read_initial(TomlTable& top) {
     const toml::table* table = top.table("initial");
     if (table == nullptr) return;
@@ -148,16 +193,8 @@ class ProgramReader {
     initial.code_selector = static_cast<std::uint16_t>(
         view.integer("code_selector", 0, UINT16_MAX, false).value_or(initial.code_selector));
     initial.apic_svr = static_cast<std::uint32_t>(view.integer("apic_svr", 0, 0x3ff, false).value_or(0xff));
-    if (const toml::array* pages = view.array("absent_pages")) {
-      for (const toml::node& page : *pages) {
-        const auto* address = page.as_integer();
-        if (address == nullptr || address->get() < 0 || (address->get() & 0xfff) != 0) {
-          view.problem(page, "absent_pages", "must hold addresses of 4 KiB pages");
-        } else {
-          initial.absent_pages.push_back(static_cast<std::uint64_t>(address->get()));
-        }
-      }
-    }
+    read_pages(view, "absent_pages", initial.absent_pages);
+    read_pages(view, "mmio_pages", initial.mmio_pages);
     view.finish();
   }
 

@@ -22,6 +22,7 @@ struct InitialState {
   std::uint16_t code_selector = 8;
   std::uint32_t apic_svr = 0xff;            ///< APIC_SPIV at hand-over; FFh is its reset value: APIC disabled
   std::vector<std::uint64_t> absent_pages;  ///< guest physical pages whose first touch is an NPF
+  std::vector<std::uint64_t> mmio_pages;    ///< guest physical pages without memory: every access is an NPF
 };
 
 /// What one vCPU does next. The one interface behind programs, task sets and trace replay.

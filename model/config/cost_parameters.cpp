@@ -51,6 +51,9 @@ const std::vector<Binding<Costs>>& cost_parameters() {
            "The kernel's part of IN or OUT; t_user_exit comes on top where no device in the kernel completes "
            "it."),
       cost("h_npf", &Costs::h_npf, "Handling of a nested page fault."),
+      cost("h_insn", &Costs::h_insn, "Handling of CR and DR accesses, WBINVD, INVD and their like."),
+      cost("h_emulate", &Costs::h_emulate,
+           "KVM's instruction emulator: MMIO, and CR accesses on a CPU without decode assists."),
       cost("h_intr", &Costs::h_intr, "Handling of an interrupt exit, without the host's interrupt handler."),
       cost("t_user_exit", &Costs::t_user_exit, "Return to user space, device model and the next KVM_RUN."),
       cost("t_irq_deliver", &Costs::t_irq_deliver, "Delivery of an interrupt through the guest's IDT."),

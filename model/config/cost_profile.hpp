@@ -28,6 +28,8 @@ struct Costs {
   std::uint32_t h_io_kernel =
       0;  ///< the kernel's part of in/out; t_user_exit comes on top without an in-kernel device
   std::uint32_t h_npf = 0;
+  std::uint32_t h_insn = 0;  ///< an instruction whose handler does little more than skip it: CR, DR, WBINVD
+  std::uint32_t h_emulate = 0;    ///< x86_emulate_instruction: MMIO, and CRs without decode assists
   std::uint32_t h_intr = 0;       ///< INTR exit, without the host's interrupt handler
   std::uint32_t t_user_exit = 0;  ///< return to user space, device model and KVM_RUN again
   // Guest side.

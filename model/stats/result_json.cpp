@@ -95,6 +95,7 @@ std::vector<ExitStats::Row> total_exits(const RunResult& result) {
     }
   }
   std::vector<ExitStats::Row> rows;
+  rows.reserve(by_slot.size());
   for (const auto& [slot, row] : by_slot)
     rows.push_back(row);
   return rows;

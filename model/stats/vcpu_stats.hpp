@@ -14,6 +14,7 @@
   X(irq_exits, "", "Exits for a physical interrupt.")                                     \
   X(irq_window_exits, "", "Exits because the guest can take an interrupt now (vintr).")   \
   X(io_exits, "", "Exits for IN or OUT.")                                                 \
+  X(mmio_exits, "", "Accesses to memory that is not there, completed by user space.")     \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
   X(irq_injections, "", "Interrupts injected at VMRUN.")                                  \
   X(req_event, "", "Entries that looked for events to inject.")                           \

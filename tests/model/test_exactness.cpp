@@ -73,7 +73,7 @@ TEST_CASE("run-ahead changes no event of any built-in program") {
                                          "vm.vcpus=" + std::to_string(program.vcpus)};
       const Scenario scenario = scenario_of(program.name, overrides);
       const Outcome ahead = outcome(scenario, true);
-      CHECK(ahead.events.size() > 10);
+      CHECK(ahead.events.size() >= 2);
       CHECK(difference(ahead, outcome(scenario, false)) == "");
       CHECK(difference(ahead, outcome(scenario, true)) == "");
     }

@@ -4,7 +4,7 @@ namespace svmsim::workloads {
 
 namespace {
 
-constexpr std::array<std::string_view, 24> names{
+constexpr std::array<std::string_view, 26> names{
     "kvm_entry",
     "kvm_exit",
     "kvm_apic_ipi",
@@ -28,6 +28,8 @@ constexpr std::array<std::string_view, 24> names{
     "sched_waking",
     "sched_wakeup",
     "cpu_idle",
+    "kvm_cr",
+    "kvm_mmio",
     "other",
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);

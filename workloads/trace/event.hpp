@@ -36,6 +36,8 @@ enum class EventKind : std::uint8_t {
   sched_waking,  ///< tid, prio, target cpu
   sched_wakeup,  ///< tid, prio, target cpu
   cpu_idle,      ///< state (4294967295 = exit), cpu
+  kvm_cr,        ///< 1 write, control register, value
+  kvm_mmio,      ///< 0 unsatisfied read, 1 read, 2 write; bytes, guest physical address, value
   other,         ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 

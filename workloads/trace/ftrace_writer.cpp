@@ -171,6 +171,13 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
     case EventKind::cpu_idle:
       fmt::format_to(out, "state={} cpu_id={}", f[0], f[1]);
       break;
+    case EventKind::kvm_cr:
+      fmt::format_to(out, "cr_{} {:x} = 0x{:x}", f[0] != 0 ? "write" : "read", f[1], f[2]);
+      break;
+    case EventKind::kvm_mmio:
+      fmt::format_to(out, "mmio {} len {} gpa 0x{:x} val 0x{:x}", mmio_type_name(low(f[0])), f[1], f[2],
+                     f[3]);
+      break;
     case EventKind::other:
       break;
   }

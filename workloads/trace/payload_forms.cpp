@@ -291,6 +291,28 @@ bool parse_fpu(std::string_view text, TraceEvent& event) {
   return text == "load" || text == "unload";
 }
 
+bool parse_cr(std::string_view text, TraceEvent& event) {
+  TextScanner scan(text);
+  if (scan.literal("cr_write ")) {
+    event.field[0] = 1;
+  } else if (!scan.literal("cr_read ")) {
+    return false;
+  }
+  return scan.hex(event.field[1]) && scan.literal(" = ") && scan.hex_0x(event.field[2]);
+}
+
+bool parse_mmio(std::string_view text, TraceEvent& event) {
+  TextScanner scan(text);
+  if (!scan.literal("mmio ")) return false;
+  bool known = false;
+  for (unsigned type = 0; type < 3 && !known; ++type) {
+    known = scan.literal(mmio_type_name(type));
+    event.field[0] = type;
+  }
+  return known && scan.literal(" len ") && scan.decimal(event.field[1]) && scan.literal(" gpa ") &&
+         scan.hex_0x(event.field[2]) && scan.literal(" val ") && scan.hex_0x(event.field[3]);
+}
+
 bool parse_cpu_idle(std::string_view text, TraceEvent& event) {
   TextScanner scan(text);
   return scan.literal("state=") && scan.decimal(event.field[0]) && scan.literal(" cpu_id=") &&

@@ -50,6 +50,8 @@ template <typename Take>
 [[nodiscard]] bool parse_vcpu_wakeup(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_userspace_exit(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_fpu(std::string_view text, TraceEvent& event);
+[[nodiscard]] bool parse_cr(std::string_view text, TraceEvent& event);
+[[nodiscard]] bool parse_mmio(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_cpu_idle(std::string_view text, TraceEvent& event);
 
 }  // namespace svmsim::workloads::payload

@@ -62,6 +62,11 @@ std::optional<unsigned> delivery_mode_of(std::string_view name) {
   return index_of(delivery_modes, name);
 }
 
+std::string_view mmio_type_name(unsigned type) {
+  constexpr std::array<std::string_view, 3> types{"unsatisfied-read", "read", "write"};
+  return type < types.size() ? types[type] : "";
+}
+
 std::string_view shorthand_name(unsigned shorthand) {
   return shorthands[shorthand & 3U];
 }

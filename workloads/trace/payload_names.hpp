@@ -17,6 +17,9 @@ namespace svmsim::workloads {
 [[nodiscard]] std::string_view shorthand_name(unsigned shorthand);
 [[nodiscard]] std::optional<unsigned> shorthand_of(std::string_view name);
 
+/// Type 0..2 of kvm_mmio ("unsatisfied-read", "read", "write").
+[[nodiscard]] std::string_view mmio_type_name(unsigned type);
+
 /// "#GP" for an exception vector; empty for a vector that the kernel has no name for.
 [[nodiscard]] std::string_view exception_name(unsigned vector);
 [[nodiscard]] std::optional<unsigned> exception_of(std::string_view name);

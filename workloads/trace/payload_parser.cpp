@@ -176,6 +176,10 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_wakeup(text, event);
     case EventKind::cpu_idle:
       return parse_cpu_idle(text, event);
+    case EventKind::kvm_cr:
+      return parse_cr(text, event);
+    case EventKind::kvm_mmio:
+      return parse_mmio(text, event);
     case EventKind::other:
       return true;
   }
@@ -227,6 +231,10 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "comm=NAME pid=N prio=N target_cpu=N";
     case EventKind::cpu_idle:
       return "state=N cpu_id=N";
+    case EventKind::kvm_cr:
+      return "cr_write X = 0xX";
+    case EventKind::kvm_mmio:
+      return "mmio write len N gpa 0xX val 0xX";
     case EventKind::other:
       break;
   }
