@@ -47,6 +47,7 @@ class Comparison {
     add("delivered", list_text(expect_.delivered), list_text(guest_.delivered));
     compare_guest();
     if (expect_.violations) compare_violations(violations);
+    if (expect_.clean_findings) compare_clean_findings();
     compare_surroundings();
     if (guest_.exited) compare_invariants();
   }
@@ -101,6 +102,14 @@ class Comparison {
         fmt::format("{}", fmt::join(seen, "; ")));
   }
 
+  void compare_clean_findings() {
+    std::vector<std::string_view> seen;
+    for (const CleanBitsFinding& finding : guest_.clean_findings)
+      seen.push_back(clean_finding_name(finding));
+    add("clean_findings", fmt::format("{}", fmt::join(*expect_.clean_findings, ", ")),
+        fmt::format("{}", fmt::join(seen, ", ")));
+  }
+
   void compare_surroundings() {
     const TableEnvironment& environment = guest_.environment;
     const PendingChange& pending = expect_.pending;
@@ -113,6 +122,14 @@ class Comparison {
       const auto found = environment.msrs.find(msr);
       add(fmt::format("msrs.{:#x}", msr), hex(value),
           hex(found != environment.msrs.end() ? found->second : 0));
+    }
+    for (const auto& [address, values] : expect_.vmcb_pages) {
+      const auto found = environment.vmcb_pages.find(address);
+      for (const ExpectedValue& value : values) {
+        const Vmcb page = found != environment.vmcb_pages.end() ? found->second : Vmcb{};
+        add(fmt::format("vmcb_pages.{:#x}.{}", address, value.name), hex(value.value & value.mask),
+            hex(value.path.get(page) & value.mask));
+      }
     }
     for (const auto& [port, value] : expect_.ports) {
       const auto found = environment.ports.find(port);

@@ -92,9 +92,14 @@ void read_features(NodeTable& table, FeatureSet& features) {
     const std::string name = item.text.substr(1);
     if (const auto feature = feature_of(name)) {
       features.set(*feature, on);
+    } else if (const auto extension = extension_of(name)) {
+      features.set(*extension, on);
     } else {
+      std::vector<std::string> names = feature_names();
+      for (std::string& one : extension_names())
+        names.push_back(std::move(one));
       table.problems().add(item.line, path, fmt::format("\"{}\" is not an SVM feature", name),
-                           nearest_name(name, feature_names()));
+                           nearest_name(name, names));
     }
   }
 }
