@@ -179,6 +179,7 @@ bool GuestDriver::next_step() {
   last_next_rip = action.next_rip();
   const std::string what = fmt::format("{} at {}", step.text, place_text(action.rip));
   const Step done = cpu.execute(action, environment);
+  places_.back().faulted = done.kind == StepKind::delivered;
   environment.advance(action.cycles);
   return after(done, what, in_handler, action.kind == ActionKind::iret);
 }
@@ -204,9 +205,13 @@ bool GuestDriver::after(const Step& step, const std::string& what, bool in_handl
       }
       if (iret && in_handler) {
         places_.pop_back();
-        // Where a fault was, its handler has stepped over it.
-        const Place& place = places_.back();
-        cpu.set_rip(place.rips[place.index]);
+        Place& place = places_.back();
+        if (place.faulted && cpu.rip() == place.rips[place.index - 1]) {
+          cpu.set_rip(place.rips[place.index]);  // the handler has stepped over the fault
+        } else {
+          find_place(cpu.rip());
+        }
+        place.faulted = false;
       }
       break;
     case StepKind::reset:

@@ -45,6 +45,7 @@ class GuestDriver {
     const Program* program = nullptr;
     std::vector<std::uint64_t> rips;  ///< of each step, and of the end
     std::size_t index = 0;            ///< of the next step
+    bool faulted = false;             ///< the step before it raised an exception
   };
 
   [[nodiscard]] static Place place_at(const Program& program, std::uint64_t rip);
