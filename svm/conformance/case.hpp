@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -52,6 +53,9 @@ struct SurroundingsChange {
   std::optional<int> avic_irr;
   std::optional<std::uint8_t> avic_ppr;
   std::optional<bool> r_init;
+  std::optional<std::array<std::uint64_t, 4>> pdptes;
+  std::optional<Vmsa> vmsa;
+  std::vector<std::uint64_t> foreign_pages;  ///< addresses
   std::optional<SmiInfo> smi_info;
   MapChange msrpm, iopm;
   PendingChange pending;
@@ -93,7 +97,7 @@ struct Expectation {
   std::optional<std::uint64_t> retired;
   std::optional<bool> halted, shut_down, reset;
   std::optional<std::uint64_t> result;                 ///< of the last retired action
-  std::optional<std::vector<std::string>> violations;  ///< texts of the failed VMRUN rules
+  std::optional<std::vector<std::string>> violations;  ///< ids of the failed VMRUN rules
   PendingChange pending;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> msrs;
   std::vector<std::pair<std::uint16_t, std::uint64_t>> ports;

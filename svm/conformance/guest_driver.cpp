@@ -127,7 +127,7 @@ void GuestDriver::run(const CaseRun& run) {
   prepare(run);
   last_rip = last_next_rip = vmcb.save.rip;
   clean_findings = clean_bits_.vmrun(core_, physical_, vmcb);
-  violations = vmrun_violations(vmcb, cpu.features(), cpu.knobs(), cpu.limits());
+  violations = vmrun_violations(vmcb, cpu.features(), cpu.knobs(), cpu.limits(), &environment);
   const Step entry = cpu.vmrun(vmcb, host_if_, environment);
   if (!after(entry, "VMRUN", false, false)) return;
   std::uint64_t events = 0;

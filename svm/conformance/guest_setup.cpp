@@ -74,6 +74,10 @@ void apply(const SurroundingsChange& change, TableEnvironment& environment, bool
   environment.highest_irr = change.avic_irr.value_or(environment.highest_irr);
   environment.ppr = change.avic_ppr.value_or(environment.ppr);
   environment.r_init = change.r_init.value_or(environment.r_init);
+  if (change.pdptes) environment.pdptes = change.pdptes;
+  environment.guest_vmsa = change.vmsa.value_or(environment.guest_vmsa);
+  for (const std::uint64_t address : change.foreign_pages)
+    environment.foreign_pages.insert(address >> 12);
   environment.smi = change.smi_info.value_or(environment.smi);
 
   const MapChange& msr = change.msrpm;

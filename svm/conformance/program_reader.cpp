@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "svm/action_table.hpp"
 #include "svm/conformance/case_reader.hpp"
@@ -217,6 +218,37 @@ void read_vmcb_pages(NodeTable& parent, SurroundingsChange& change) {
   }
 }
 
+/// What VMRUN's checks ask of memory: PDPTEs, the VMSA, the owners of pages.
+void read_vmrun_surroundings(NodeTable& table, SurroundingsChange& change) {
+  constexpr std::size_t entries = 4;
+  if (const CaseNode* node = table.get("pdptes")) {
+    const auto values = table.numbers("pdptes", UINT64_MAX);
+    if (values.size() != entries) {
+      table.problem("pdptes", node->line, "must be four numbers");
+    } else {
+      change.pdptes.emplace();
+      std::copy(values.begin(), values.end(), change.pdptes->begin());
+    }
+  }
+  change.foreign_pages = table.numbers("foreign_pages", UINT64_MAX);
+  const CaseNode* node = table.table("vmsa");
+  if (node == nullptr) return;
+  const std::vector<std::string> loads{"loaded", "damaged", "busy", "sibling_not_idle", "illegal_pmc"};
+  NodeTable inner(*node, table.path("vmsa"), table.problems());
+  change.vmsa.emplace();
+  change.vmsa->sev_features = inner.number("sev_features", UINT64_MAX).value_or(0);
+  if (const auto load = inner.text("load", false)) {
+    const auto found = std::find(loads.begin(), loads.end(), *load);
+    if (found == loads.end()) {
+      inner.problem("load", node->line, "must be " + fmt::format("{}", fmt::join(loads, ", ")),
+                    nearest_name(*load, loads));
+    } else {
+      change.vmsa->load = static_cast<VmsaLoad>(found - loads.begin());
+    }
+  }
+  inner.finish();
+}
+
 }  // namespace
 
 Program read_program(const CaseNode& node, const std::string& path, TomlProblems& problems) {
@@ -259,6 +291,7 @@ SurroundingsChange read_surroundings(NodeTable& table) {
   read_vmcb_pages(table, change);
   change.msrpm = read_msrpm(table);
   change.iopm = read_iopm(table);
+  read_vmrun_surroundings(table, change);
   change.r_init = table.boolean("r_init");
   if (const CaseNode* node = table.table("avic")) {
     NodeTable inner(*node, table.path("avic"), table.problems());

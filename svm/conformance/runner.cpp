@@ -97,9 +97,9 @@ class Comparison {
   void compare_violations(const std::vector<RuleViolation>& violations) {
     std::vector<std::string_view> seen;
     for (const RuleViolation& rule : violations)
-      seen.push_back(rule.text);
-    add("violations", fmt::format("{}", fmt::join(*expect_.violations, "; ")),
-        fmt::format("{}", fmt::join(seen, "; ")));
+      seen.push_back(rule.id);
+    add("violations", fmt::format("{}", fmt::join(*expect_.violations, ", ")),
+        fmt::format("{}", fmt::join(seen, ", ")));
   }
 
   void compare_clean_findings() {
@@ -173,7 +173,7 @@ CaseResult run_case(const Case& conformance_case) {
     guest.run(run);
     const auto& violations = guest.violations;
     for (const RuleViolation& rule : violations)
-      guest.trace.push_back(fmt::format("VMRUN rule {}: {}", rule.section, rule.text));
+      guest.trace.push_back(fmt::format("VMRUN rule {} ({}): {}", rule.id, rule.section, rule.text));
     Comparison(run.expect, guest, several ? fmt::format("vmrun {}: ", i + 1) : std::string{}, result)
         .compare(violations);
   }

@@ -192,7 +192,7 @@ void read_violations(NodeTable& table, Expectation& expect) {
   if (list == nullptr) return;
   std::vector<std::string> known;
   for (const RuleViolation& rule : vmrun_rules())
-    known.emplace_back(rule.text);
+    known.emplace_back(rule.id);
   expect.violations.emplace();
   for (std::size_t i = 0; i < list->items.size(); ++i) {
     const CaseNode& item = list->items[i];
