@@ -141,7 +141,7 @@ class GuestCpu {
               std::uint64_t next_rip = 0);
 
   // sev_es.cpp
-  void prepare_automatic_exit(std::uint64_t code, std::uint64_t next_rip) noexcept;
+  Step encrypted_exit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2, std::uint64_t next_rip);
   [[nodiscard]] Step communicate(std::uint64_t code);
 
   // event_delivery.cpp
