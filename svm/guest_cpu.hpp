@@ -296,7 +296,7 @@ class GuestCpu {
   Step execute_interrupt(const GuestAction& action, GuestEnvironment& environment);
   Step execute_raise(const GuestAction& action, GuestEnvironment& environment);
   Step execute_task_switch(const GuestAction& action, GuestEnvironment& environment);
-  Step execute_ferr(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_ferr(GuestEnvironment& environment);
 
   // execute_msr.cpp, execute_io.cpp
   Step write_efer(const GuestAction& action, GuestEnvironment& environment);
