@@ -19,6 +19,8 @@
 #include "model/stats/perf_table.hpp"
 #include "model/stats/run_result.hpp"
 #include "model/trace_file_sink.hpp"
+#include "python/binding_support.hpp"
+#include "python/vmcb_binding.hpp"
 #include "svm/user_error.hpp"
 
 namespace py = pybind11;
@@ -64,22 +66,6 @@ std::string run(const std::string& source, bool is_file, const std::string& base
   return to_json(result);
 }
 
-/// Raises the Python class `name` of svmsim.errors for the problems of a UserError.
-void raise_user_error(const char* name, const UserError& error) {
-  py::list problems;
-  for (const Problem& problem : error.problems()) {
-    py::dict item;
-    item["source"] = problem.source;
-    item["line"] = problem.line;
-    item["path"] = problem.path;
-    item["message"] = problem.message;
-    item["nearest"] = problem.nearest;
-    problems.append(item);
-  }
-  const py::object type = py::module_::import("svmsim.errors").attr(name);
-  PyErr_SetObject(type.ptr(), type(problems).ptr());
-}
-
 void translate(std::exception_ptr pending) {
   try {
     std::rethrow_exception(pending);
@@ -94,6 +80,21 @@ void translate(std::exception_ptr pending) {
 }
 
 }  // namespace
+
+void raise_user_error(const char* name, const UserError& error) {
+  py::list problems;
+  for (const Problem& problem : error.problems()) {
+    py::dict item;
+    item["source"] = problem.source;
+    item["line"] = problem.line;
+    item["path"] = problem.path;
+    item["message"] = problem.message;
+    item["nearest"] = problem.nearest;
+    problems.append(item);
+  }
+  const py::object type = py::module_::import("svmsim.errors").attr(name);
+  PyErr_SetObject(type.ptr(), type(problems).ptr());
+}
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Binding of the svmsim model. Use the package svmsim instead.";
@@ -132,4 +133,5 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("path"), py::arg("capture") = 0, py::arg("overrides") = std::vector<std::string>{},
       py::arg("trace") = "");
+  bind_vmcb(module);
 }

@@ -20,6 +20,7 @@ from svmsim.errors import (
 
 if TYPE_CHECKING:
     from svmsim import plot, studies
+    from svmsim._vmcb import explain_vmcb
     from svmsim.result import Result
     from svmsim.scenario import Scenario
 
@@ -34,6 +35,7 @@ __all__ = [
     "TraceError",
     "UserError",
     "VmcbError",
+    "explain_vmcb",
     "plot",
     "studies",
 ]
@@ -46,6 +48,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"svmsim.{name}")
     elif name in {"Result", "Scenario"}:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
+    elif name == "explain_vmcb":
+        value = importlib.import_module("svmsim._vmcb").explain_vmcb
     elif name == "__version__":
         value = importlib.import_module("svmsim._core").version()
     else:

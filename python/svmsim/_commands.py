@@ -334,12 +334,24 @@ def describe(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of a scenario.")
     ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="hlt: write Markdown.")
+    ] = None,
 ) -> None:
-    """Describe every parameter, statistic, exit code, knob, profile, program and event."""
-    _check_outputs(json_)
+    """Describe every parameter, statistic, exit code, knob, profile, program and event.
+
+    `describe hlt` is a table of when HLT exits, made by running it in every setting.
+    """
+    _check_outputs(json_, output)
     if schema:
         _write_json(json_ or "-", _indented(json.loads(_core.json_schema())))
         return
+    if name == "hlt":
+        _describe_hlt(json_, output)
+        return
+    if output is not None:
+        raise UserError([problem("only the table of describe hlt is written", path="--output")])
+    name = _OTHER_TOPIC_NAMES.get(name or "", name)
     topics = {topic: _records(items) for topic, items in json.loads(_core.describe()).items()}
     if name is None:
         chosen = topics
@@ -359,6 +371,20 @@ def describe(
             continue
         for record in records:
             _print(record_view(f"{topic}: {_name(record)}", record), "")
+
+
+_OTHER_TOPIC_NAMES = {"exits": "exit_codes"}
+
+
+def _describe_hlt(json_target: str | None, output: Path | None) -> None:
+    from svmsim._hlt import hlt_markdown, hlt_table, hlt_view
+
+    table = hlt_table()
+    _write_json(json_target, _indented(table))
+    if output is not None:
+        write_text(output, hlt_markdown(table))
+    elif json_target != "-":
+        _print(hlt_view(table))
 
 
 def _records(items: Any) -> list[dict[str, Any]]:
@@ -405,6 +431,56 @@ def _print_topics(topics: Mapping[str, list[dict[str, Any]]]) -> None:
     for topic, records in topics.items():
         rows.add_row(topic, str(len(records)))
     _print(titled("Topics; `svmsim describe TOPIC` shows one", rows))
+
+
+vmcb_app = typer.Typer(help="Look into VMCBs.", no_args_is_help=True)
+app.add_typer(vmcb_app, name="vmcb")
+
+
+@vmcb_app.callback()
+def _vmcb() -> None:
+    """Look into VMCBs."""
+
+
+@vmcb_app.command()
+def explain(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A 4 KiB VMCB page, or a log with KVM's dump.")
+    ],
+    json_: JsonOption = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--features", metavar="NAMES", help="The processor's features: np,vgif,… or -vnmi."
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Take the features of this host profile.")
+    ] = None,
+    dump: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Which dump of a log, from 1.")
+    ] = None,
+    address_bits: Annotated[
+        int | None,
+        typer.Option(min=32, max=52, help="Width of the processor's physical addresses."),
+    ] = None,
+) -> None:
+    """Decode a VMCB and name each violated rule of VMRUN and each suspicious setting.
+
+    Exit status 1 when a rule is violated.
+    """
+    from svmsim._vmcb import explain_vmcb, report_view
+
+    _check_outputs(json_, inputs=[file])
+    names = [name.strip() for text in features or [] for name in text.split(",") if name.strip()]
+    report = explain_vmcb(
+        file, dump=dump, features=names, profile=profile, physical_address_bits=address_bits
+    )
+    _write_json(json_, _indented(report))
+    if json_ != "-":
+        _print(report_view(report))
+    if not report["legal"]:
+        raise typer.Exit(STATUS_CHECK_FAILED)
 
 
 def _version(value: bool) -> None:
