@@ -45,6 +45,10 @@ if(SVMSIM_SANITIZE)
     add_compile_options("SHELL:-mllvm -asan-stack=0")
   endif()
 endif()
+if(SVMSIM_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
 
 # svmsim_room(NAME DEPENDS...): the static library of one room, all .cpp files below its directory.
 function(svmsim_room name)
