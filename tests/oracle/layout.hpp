@@ -1,16 +1,16 @@
 #pragma once
 
-// What the oracle kernel and the runner agree on: physical addresses, the vector file, and what the guest's handlers
-// are made of. Freestanding: the kernel is built without a library.
+// What the oracle kernel and the runner agree on: physical addresses, the vector file, and what the guest's
+// handlers are made of. Freestanding: the kernel is built without a library.
 
 #include <stdint.h>
 
 namespace svmsim::oracle::layout {
 
-// Identity-mapped and reserved by the kernel's linker script. The guest runs on the host's page tables; with nested
-// paging on, a second set of identity tables lies under it.
+// Identity-mapped and reserved by the kernel's linker script. The guest runs on the host's page tables; with
+// nested paging on, a second set of identity tables lies under it.
 inline constexpr uint32_t arena = 0x200000;
-inline constexpr uint32_t page_tables = 0x200000;     ///< PML4, PDPT, four page directories
+inline constexpr uint32_t page_tables = 0x200000;       ///< PML4, PDPT, four page directories
 inline constexpr uint32_t playground_table = 0x206000;  ///< maps the playground's 2 MiB in 4 KiB pages
 inline constexpr uint32_t nested_tables = 0x207000;
 inline constexpr uint32_t nested_playground_table = 0x20d000;
@@ -88,7 +88,8 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 16, "the file format is fixed");
 
-/// A store of `size` bytes at a physical address, undone after the vector. VMCB fields and map bytes are set so.
+/// A store of `size` bytes at a physical address, undone after the vector. VMCB fields and map bytes are set
+/// so.
 struct Patch {
   uint32_t address;
   uint32_t size;

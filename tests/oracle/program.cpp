@@ -1,9 +1,10 @@
 #include "tests/oracle/program.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "svm/vmcb_bits.hpp"
 #include "tests/oracle/layout.hpp"
 
 namespace svmsim::oracle {
@@ -18,6 +19,11 @@ Program& Program::add(std::string_view label, std::initializer_list<unsigned> by
   for (const unsigned byte : bytes)
     bytes_.push_back(static_cast<std::uint8_t>(byte));
   instructions_.push_back({label, action});
+  if (cpl_ == 0) {
+    if (action.kind == ActionKind::sti) interrupts_ = true;
+    if (action.kind == ActionKind::cli) interrupts_ = false;
+    if (action.kind == ActionKind::popf) interrupts_ = (action.operand[0] & svm::rflags::interrupt) != 0;
+  }
   return *this;
 }
 
@@ -98,7 +104,8 @@ const GuestAction* Program::at(std::uint64_t rip) const noexcept {
 }
 
 std::uint64_t Program::canonical(std::uint64_t rip) const noexcept {
-  const bool jump = std::find(transparent_jumps_.begin(), transparent_jumps_.end(), rip) != transparent_jumps_.end();
+  const bool jump =
+      std::find(transparent_jumps_.begin(), transparent_jumps_.end(), rip) != transparent_jumps_.end();
   return jump ? rip + 2 : rip;
 }
 

@@ -10,18 +10,18 @@
 
 namespace svmsim::oracle {
 
-/// One instruction of a guest program: what GuestCpu executes, and a label for tags and reports. The emulators get the
-/// bytes.
+/// One instruction of a guest program: what GuestCpu executes, and a label for tags and reports. The
+/// emulators get the bytes.
 struct Instruction {
   std::string_view label;  ///< of a literal; "" for what only loads registers
   svm::GuestAction action;
 };
 
-/// A guest program twice over: as machine code of 64-bit mode for the emulators, and as actions for GuestCpu, at the
-/// same addresses and with the same lengths. It begins at layout::code.
+/// A guest program twice over: as machine code of 64-bit mode for the emulators, and as actions for GuestCpu,
+/// at the same addresses and with the same lengths. It begins at layout::code.
 class Program {
  public:
-  explicit Program(std::uint8_t cpl = 0) : cpl_(cpl) {}
+  explicit Program(std::uint8_t cpl = 0, bool interrupts = false) : cpl_(cpl), interrupts_(interrupts) {}
 
   /// An instruction that GuestCpu sees as `action`; its rIP, length and CPL are filled in.
   Program& add(std::string_view label, std::initializer_list<unsigned> bytes, svm::GuestAction action);
@@ -39,13 +39,15 @@ class Program {
   Program& load_esi(std::uint32_t value);
   Program& load_edi(std::uint32_t value);
   Program& push(std::uint32_t value);
-  /// A jump to the next instruction, without which QEMU looks for interrupts only much later. After a store that sends an
-  /// interrupt, an emulator may take it before or after this jump: both count as after.
+  /// A jump to the next instruction, without which QEMU looks for interrupts only much later. After a store
+  /// that sends an interrupt, an emulator may take it before or after this jump: both count as after.
   Program& transparent_jump();
   /// VMMCALL, which ends every program, and a jump to itself, at which QEMU ends its translation.
   Program& end();
 
   [[nodiscard]] std::uint8_t cpl() const noexcept { return cpl_; }
+  /// RFLAGS of the guest at this point, as far as the program itself sets them.
+  [[nodiscard]] std::uint32_t flags() const noexcept { return interrupts_ ? 0x202 : 0x2; }
   [[nodiscard]] std::uint64_t next_rip() const noexcept;
   [[nodiscard]] const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::vector<Instruction>& instructions() const noexcept { return instructions_; }
@@ -61,6 +63,7 @@ class Program {
   std::vector<Instruction> instructions_;
   std::vector<std::uint64_t> transparent_jumps_;
   std::uint8_t cpl_;
+  bool interrupts_;
 };
 
 }  // namespace svmsim::oracle

@@ -1,10 +1,10 @@
 #include "tests/oracle/result.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
+
+#include <fmt/format.h>
 
 #include "svm/exit_code.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -73,7 +73,8 @@ std::uint64_t sign_extended(std::uint64_t exit_code) {
   return exit_code <= 0xffffffff && (exit_code >> 31) != 0 ? exit_code | 0xffffffff00000000 : exit_code;
 }
 
-/// Which bits of EXITINFO1 and EXITINFO2 the exit defines (svm-hardware table of exit codes, APM vol. 2, 15.8-15.14).
+/// Which bits of EXITINFO1 and EXITINFO2 the exit defines (svm-hardware table of exit codes, APM vol.
+/// 2, 15.8-15.14).
 struct DefinedInfo {
   std::uint64_t first = 0;
   std::uint64_t second = 0;
@@ -83,7 +84,8 @@ DefinedInfo defined_info(std::uint64_t code, const Processor& processor) {
   namespace codes = svm::exit_code;
   constexpr std::uint64_t all = ~std::uint64_t{0};
   if (code >= codes::exception(0) && code <= codes::exception(31)) {
-    constexpr std::uint64_t with_error_code = 1U << 10 | 1U << 11 | 1U << 12 | 1U << 13 | 1U << 14 | 1U << 17 | 1U << 21 | 1U << 30;
+    constexpr std::uint64_t with_error_code =
+        1U << 10 | 1U << 11 | 1U << 12 | 1U << 13 | 1U << 14 | 1U << 17 | 1U << 21 | 1U << 30;
     const std::uint64_t vector = code - codes::exception(0);
     return {((with_error_code >> vector) & 1) != 0 ? all : 0, vector == 14 ? all : 0};
   }
@@ -112,7 +114,8 @@ std::optional<std::pair<std::uint32_t, Result>> parse_result(std::string_view li
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (!number(parts[i + 2], result.*fields[i].member)) return std::nullopt;
   }
-  if (!events(parts[fields.size() + 2], result.guest_events) || !events(parts[fields.size() + 3], result.host_events))
+  if (!events(parts[fields.size() + 2], result.guest_events) ||
+      !events(parts[fields.size() + 3], result.host_events))
     return std::nullopt;
   return std::pair{static_cast<std::uint32_t>(id), result};
 }
@@ -184,9 +187,8 @@ std::vector<std::string> differences(const Vector& vector, const Processor& proc
   compare("int_state", expected.int_state, seen.int_state);
   compare("rip", vector.program.canonical(expected.rip), vector.program.canonical(seen.rip));
   // The arithmetic flags are nobody's business here; RF is not kept by every emulator.
-  constexpr std::uint64_t system_flags =
-      svm::rflags::trap | svm::rflags::interrupt | svm::rflags::iopl_mask | svm::rflags::nested_task |
-      svm::rflags::virtual_8086;
+  constexpr std::uint64_t system_flags = svm::rflags::trap | svm::rflags::interrupt | svm::rflags::iopl_mask |
+                                         svm::rflags::nested_task | svm::rflags::virtual_8086;
   compare("rflags", expected.rflags & system_flags, seen.rflags & system_flags);
   compare("cr0", expected.cr0, seen.cr0);
   compare("cr3", expected.cr3, seen.cr3);
@@ -197,7 +199,8 @@ std::vector<std::string> differences(const Vector& vector, const Processor& proc
   return differing;
 }
 
-std::string side_by_side(const Result& expected, const Result& seen, const std::vector<std::string>& differing) {
+std::string side_by_side(const Result& expected, const Result& seen,
+                         const std::vector<std::string>& differing) {
   const auto mark = [&differing](std::string_view name) {
     return std::find(differing.begin(), differing.end(), name) != differing.end() ? '*' : ' ';
   };

@@ -13,7 +13,8 @@
 
 namespace svmsim::oracle {
 
-/// What came of a vector: the VMCB after #VMEXIT, and how often each vector was delivered to the guest and to the host.
+/// What came of a vector: the VMCB after #VMEXIT, and how often each vector was delivered to the guest and to
+/// the host.
 struct Result {
   std::uint64_t exit_code = 0;
   std::uint64_t info_1 = 0;
@@ -53,9 +54,9 @@ struct Processor {
 /// The line "C ...".
 [[nodiscard]] std::optional<Processor> parse_processor(std::string_view line);
 
-/// Names of the fields in which two results differ, as far as the architecture defines them for that exit: EXITINFO where
-/// the exit code has one, EXITINTINFO where it is valid, nRIP where the processor has it, after a failed VMRUN nothing
-/// but the code. `expected` is GuestCpu's.
+/// Names of the fields in which two results differ, as far as the architecture defines them for that exit:
+/// EXITINFO where the exit code has one, EXITINTINFO where it is valid, nRIP where the processor has it,
+/// after a failed VMRUN nothing but the code. `expected` is GuestCpu's.
 [[nodiscard]] std::vector<std::string> differences(const Vector& vector, const Processor& processor,
                                                    const Result& expected, const Result& seen);
 

@@ -1,11 +1,11 @@
 #include "tests/oracle/vector.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "svm/vmcb_bits.hpp"
 
@@ -115,7 +115,8 @@ std::vector<std::uint8_t> pack(const std::vector<const Vector*>& vectors) {
   static const svm::Vmcb base = base_vmcb();
   static const VmcbWords base_words = words_of(base);
   std::vector<std::uint8_t> bytes;
-  layout::FileHeader header{layout::magic, layout::version, static_cast<std::uint32_t>(vectors.size()), 0, {}};
+  layout::FileHeader header{
+      layout::magic, layout::version, static_cast<std::uint32_t>(vectors.size()), 0, {}};
   std::memcpy(header.vmcb, &base, sizeof base);
   append(bytes, header);
 
@@ -185,7 +186,8 @@ std::set<std::string> tags_of(const Vector& vector) {
   tag(control.pause_filter_count != 0, "pause_count");
   if ((control.event_inj & svm::event_inj::valid) != 0) {
     const std::uint32_t type = svm::event_inj::type(control.event_inj);
-    constexpr std::array<std::string_view, 8> names{"intr", "type1", "nmi", "exception", "soft", "type5", "type6", "type7"};
+    constexpr std::array<std::string_view, 8> names{"intr", "type1", "nmi",   "exception",
+                                                    "soft", "type5", "type6", "type7"};
     tags.insert(fmt::format("inject:{}", names[type]));
     tags.insert(fmt::format("inject_vector:{}", svm::event_inj::vector(control.event_inj)));
   }

@@ -14,12 +14,12 @@
 
 namespace svmsim::oracle {
 
-/// The state from which every vector starts: a flat 64-bit guest at CPL 0 with IF = 0, that intercepts VMRUN, VMMCALL
-/// and shutdown and lives in the kernel's arena. SVM's own conditions are met, nothing else is on.
+/// The state from which every vector starts: a flat 64-bit guest at CPL 0 with IF = 0, that intercepts VMRUN,
+/// VMMCALL and shutdown and lives in the kernel's arena. SVM's own conditions are met, nothing else is on.
 [[nodiscard]] svm::Vmcb base_vmcb();
 
-/// One question to an emulator and to GuestCpu: the same guest program under the same VMCB, the same maps, and the same
-/// events pending in the host.
+/// One question to an emulator and to GuestCpu: the same guest program under the same VMCB, the same maps,
+/// and the same events pending in the host.
 struct Vector {
   std::uint32_t id = 0;
   std::string family;  ///< which part of the generator made it
@@ -50,8 +50,8 @@ struct Vector {
 [[nodiscard]] svm::MsrPermissionMap msr_map_of(const Vector& vector);
 [[nodiscard]] svm::IoPermissionMap io_map_of(const Vector& vector);
 
-/// What waivers and reports say of a vector: "action:hlt", "intercept:pause", "cpl3", "np", "if", "shadow", "host_if",
-/// "pending:intr", "v_irq", "inject:exception", ...
+/// What waivers and reports say of a vector: "action:hlt", "intercept:pause", "cpl3", "np", "if", "shadow",
+/// "host_if", "pending:intr", "v_irq", "inject:exception", ...
 [[nodiscard]] std::set<std::string> tags_of(const Vector& vector);
 
 /// Everything of a vector that differs from the base state, for a report of a disagreement.

@@ -182,3 +182,5 @@ boot_info:
 .balign 16
   .skip 16384
 boot_stack_top:
+
+.section .note.GNU-stack, "", @progbits

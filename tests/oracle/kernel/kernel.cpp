@@ -1,5 +1,5 @@
-// The oracle kernel: runs the guest program of every vector of a file under a VMCB that the file describes, and prints
-// what the processor made of it. It judges nothing.
+// The oracle kernel: runs the guest program of every vector of a file under a VMCB that the file describes,
+// and prints what the processor made of it. It judges nothing.
 
 #include <initializer_list>
 
@@ -27,8 +27,10 @@ Line line;
 
 [[noreturn]] void finish(uint32_t status) {
   out32(0xf4, status);  // QEMU's isa-debug-exit
-  for (const char* word = "Shutdown"; *word != 0; ++word) out8(0x8900, uint8_t(*word));  // Bochs
-  for (;;) asm volatile("cli; hlt");
+  for (const char* word = "Shutdown"; *word != 0; ++word)
+    out8(0x8900, uint8_t(*word));  // Bochs
+  for (;;)
+    asm volatile("cli; hlt");
 }
 
 [[noreturn]] void fail(const char* why) {
@@ -57,8 +59,8 @@ class CodeWriter {
   uint32_t next_;
 };
 
-/// The guest's handlers count their vector. What returns does so by IRET; the others end the vector by VMMCALL, or where
-/// that is not intercepted by VMRUN, which always is.
+/// The guest's handlers count their vector. What returns does so by IRET; the others end the vector by
+/// VMMCALL, or where that is not intercepted by VMRUN, which always is.
 void write_guest_handlers() {
   for (unsigned vector = 0; vector < 256; ++vector) {
     const uint32_t address = layout::handlers + vector * layout::handler_size;
@@ -67,9 +69,9 @@ void write_guest_handlers() {
     if (layout::handler_returns(vector)) {
       code.emit(0x48, 0xcf);  // IRETQ
     } else {
-      if (vector != 6) code.emit(0x0f, 0x01, 0xd9);       // VMMCALL
+      if (vector != 6) code.emit(0x0f, 0x01, 0xd9);  // VMMCALL
       code.emit(0x31, 0xc0).emit(0x0f, 0x01, 0xd8);  // XOR EAX, EAX; VMRUN
-      code.emit(0xeb, 0xfe);  // QEMU translates on to a jump
+      code.emit(0xeb, 0xfe);                         // QEMU translates on to a jump
     }
     set_gate(layout::guest_idt, vector, address, 3);
   }
@@ -81,7 +83,9 @@ void write_host_handlers() {
     CodeWriter code(address);
     if (vector < 32 && vector != 2) {
       code.emit(0xbf).emit32(vector).emit(0x48, 0x89, 0xe6);  // MOV EDI, vector; MOV RSI, RSP
-      code.emit(0x48, 0xc7, 0xc0).emit32(uint32_t(reinterpret_cast<uint64_t>(&host_exception))).emit(0xff, 0xe0);
+      code.emit(0x48, 0xc7, 0xc0)
+          .emit32(uint32_t(reinterpret_cast<uint64_t>(&host_exception)))
+          .emit(0xff, 0xe0);
     } else {
       code.emit(0xfe, 0x04, 0x25).emit32(layout::host_counts + vector);
       if (vector >= 32) {  // EOI
@@ -94,7 +98,9 @@ void write_host_handlers() {
 }
 
 void write_gdt() {
-  const auto descriptor = [](unsigned selector, uint64_t value) { memory<uint64_t>(layout::gdt + selector) = value; };
+  const auto descriptor = [](unsigned selector, uint64_t value) {
+    memory<uint64_t>(layout::gdt + selector) = value;
+  };
   const auto system = [](unsigned selector, unsigned type, uint64_t base, uint64_t limit) {
     memory<uint64_t>(layout::gdt + selector) =
         (limit & 0xffff) | (base & 0xffffff) << 16 | uint64_t(0x80 | type) << 40 | (base >> 24 & 0xff) << 56;
@@ -124,13 +130,15 @@ void set_up_machine() {
   memory<uint64_t>(layout::playground_table + 8 * (layout::absent_page >> 12 & 511)) = 0;
   memory<uint64_t>(layout::playground_table + 8 * (layout::readonly_page >> 12 & 511)) &= ~uint64_t{2};
   memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_absent_page >> 12 & 511)) = 0;
-  memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_readonly_page >> 12 & 511)) &= ~uint64_t{2};
-  memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_noexec_page >> 12 & 511)) |= uint64_t{1} << 63;
+  memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_readonly_page >> 12 & 511)) &=
+      ~uint64_t{2};
+  memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_noexec_page >> 12 & 511)) |=
+      uint64_t{1} << 63;
   asm volatile("mov %%cr3, %%rax; mov %%rax, %%cr3" ::: "rax", "memory");
 
   out8(0x21, 0xff);
   out8(0xa1, 0xff);
-  memory<uint32_t>(layout::apic + 0xf0) = 0x1ff;   // on, spurious vector FFh
+  memory<uint32_t>(layout::apic + 0xf0) = 0x1ff;      // on, spurious vector FFh
   memory<uint32_t>(layout::apic + 0x320) = 1U << 16;  // no timer
   memory<uint32_t>(layout::apic + 0x350) = 1U << 16;  // no 8259 through LINT0
   memory<uint32_t>(layout::apic + 0x360) = 1U << 16;
@@ -194,7 +202,8 @@ void print_result(uint32_t id, uint64_t host_events_in_guest) {
   for (const unsigned offset : {0x70U, 0x78U, 0x80U, 0x88U, 0xa8U, 0xc8U, 0x60U, 0x68U}) {
     line.field(memory<uint64_t>(layout::vmcb + offset));
   }
-  for (const unsigned offset : {0x178U, 0x170U, 0x1f8U, 0x158U, 0x150U, 0x148U, 0xd0U, 0x168U, 0x160U, 0x240U}) {
+  for (const unsigned offset :
+       {0x178U, 0x170U, 0x1f8U, 0x158U, 0x150U, 0x148U, 0xd0U, 0x168U, 0x160U, 0x240U}) {
     line.field(memory<uint64_t>(layout::vmcb + 0x400 + offset));
   }
   line.field(memory<uint8_t>(layout::vmcb + 0x4cb)).field(host_events_in_guest);
@@ -205,13 +214,15 @@ void print_result(uint32_t id, uint64_t host_events_in_guest) {
 
 uint64_t host_events() {
   uint64_t sum = 0;
-  for (unsigned word = 0; word < 256; word += 8) sum |= memory<uint64_t>(layout::host_counts + word);
+  for (unsigned word = 0; word < 256; word += 8)
+    sum |= memory<uint64_t>(layout::host_counts + word);
   return sum != 0 ? 1 : 0;
 }
 
 void end_of_interrupts() {
   for (unsigned word = 0; word < 8; ++word) {
-    while (memory<uint32_t>(layout::apic + 0x100 + 0x10 * word) != 0) memory<uint32_t>(layout::apic + 0xb0) = 0;
+    while (memory<uint32_t>(layout::apic + 0x100 + 0x10 * word) != 0)
+      memory<uint32_t>(layout::apic + 0xb0) = 0;
   }
 }
 

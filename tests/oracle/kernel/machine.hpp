@@ -38,11 +38,14 @@ inline volatile T& memory(uint64_t address) {
 }
 // Loops, not string instructions: QEMU executes those one element at a time.
 inline void copy(uint64_t to, uint64_t from, uint64_t bytes) {
-  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) memory<uint64_t>(to) = memory<uint64_t>(from);
-  for (; bytes != 0; --bytes) memory<uint8_t>(to++) = memory<uint8_t>(from++);
+  for (; bytes >= 8; bytes -= 8, to += 8, from += 8)
+    memory<uint64_t>(to) = memory<uint64_t>(from);
+  for (; bytes != 0; --bytes)
+    memory<uint8_t>(to++) = memory<uint8_t>(from++);
 }
 inline void fill(uint64_t to, uint8_t value, uint64_t bytes) {
-  for (; bytes >= 8; bytes -= 8, to += 8) memory<uint64_t>(to) = value * uint64_t{0x0101010101010101};
+  for (; bytes >= 8; bytes -= 8, to += 8)
+    memory<uint64_t>(to) = value * uint64_t{0x0101010101010101};
 }
 
 struct __attribute__((packed)) TablePointer {
@@ -54,7 +57,8 @@ struct __attribute__((packed)) TablePointer {
 class Line {
  public:
   Line& text(const char* s) {
-    while (*s != 0) put(*s++);
+    while (*s != 0)
+      put(*s++);
     return *this;
   }
   Line& hex(uint64_t value) {
@@ -64,7 +68,8 @@ class Line {
       digits[n++] = "0123456789abcdef"[value & 15];
       value >>= 4;
     } while (value != 0);
-    while (n != 0) put(digits[--n]);
+    while (n != 0)
+      put(digits[--n]);
     return *this;
   }
   Line& field(uint64_t value) {
