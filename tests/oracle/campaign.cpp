@@ -71,8 +71,13 @@ std::map<std::uint32_t, Result> Campaign::ask(const std::vector<const Vector*>& 
     while (done < left.size() && results.count(left[done]->id) != 0)
       ++done;
     if (done == left.size()) break;
-    std::printf("%s %s at vector %u\n%s", std::string(name_of(settings_.kind)).c_str(),
-                answer.end == BootEnd::timed_out ? "hung" : "died", left[done]->id, answer.words.c_str());
+    std::printf("%s %s at vector %u\n%s%s", std::string(name_of(settings_.kind)).c_str(),
+                answer.end == BootEnd::timed_out ? "hung" : "died", left[done]->id, describe(*left[done]).c_str(),
+                answer.words.c_str());
+    std::fflush(stdout);
+    if (++lost_ > max_lost) {
+      throw UserError(Problem{"", 0, "", fmt::format("{} did not survive more than {} vectors", name_of(settings_.kind), max_lost), ""});
+    }
     left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(done) + 1);
   }
   return results;

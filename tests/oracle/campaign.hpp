@@ -54,6 +54,8 @@ class Campaign {
   unsigned shown_;
   Processor processor_;
   bool processor_known_ = false;
+  static constexpr unsigned max_lost = 10;
+  unsigned lost_ = 0;  ///< vectors that the emulator did not survive
   std::vector<Vector> pending_;
   Tally tally_;
 };

@@ -247,6 +247,8 @@ std::string_view not_askable(EmulatorKind kind, const Vector& vector) {
   const bool qemu = kind == EmulatorKind::qemu;
   if (qemu && v_irq && vector.program.has("mov_to_cr8") && !vector.intercepts(svm::Intercept::write_cr8))
     return "QEMU aborts when a write of CR8 lets a virtual interrupt through";
+  if (vector.program.has("mwait") && !vector.intercepts(svm::Intercept::mwait))
+    return "an emulator sleeps for ever in MWAIT, armed or not";
   if (!qemu && vector.program.has("hlt") && !vector.intercepts(svm::Intercept::hlt) && v_irq)
     return "Bochs sleeps for ever in a HLT that only a virtual interrupt ends";
   return "";

@@ -21,7 +21,7 @@ struct EmulatorSettings {
   std::string kernel;            ///< 32-bit ELF file
   std::string work_directory;    ///< exists; for the vector file, the ISO image and the output
   unsigned start_limit_s = 120;  ///< until the first line; of a loaded machine
-  unsigned answer_limit_s = 30;  ///< between two lines
+  unsigned answer_limit_s = 10;  ///< between two lines
 };
 
 enum class BootEnd : std::uint8_t { complete, died, timed_out };

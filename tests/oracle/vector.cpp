@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "svm/exit_code.hpp"
 #include "svm/vmcb_bits.hpp"
 
 namespace svmsim::oracle {
