@@ -54,7 +54,8 @@ void mov_to_dr(Program& p) {
 }
 template <unsigned Value>
 void mov_to_cr8(Program& p) {
-  p.load_eax(Value).add("mov_to_cr8", {0x44, 0x0f, 0x22, 0xc0}, action(ActionKind::mov_to_cr8, 0, Value));
+  p.load_eax(Value).add(Value > 15 ? "mov_to_cr8_reserved" : "mov_to_cr8", {0x44, 0x0f, 0x22, 0xc0},
+                        action(ActionKind::mov_to_cr8, 0, Value));
 }
 
 /// IRETQ to the next instruction, with unchanged flags.

@@ -29,7 +29,7 @@ bool Campaign::add(Vector vector) {
     ++tally_.not_asked[std::string(reason)];
     return false;
   }
-  switch (run_model(vector, processor_).end) {
+  switch (run_model(vector, processor_, knobs_of(settings_.kind)).end) {
     case ModelEnd::vmexit:
       break;
     case ModelEnd::halted:
@@ -72,11 +72,13 @@ std::map<std::uint32_t, Result> Campaign::ask(const std::vector<const Vector*>& 
       ++done;
     if (done == left.size()) break;
     std::printf("%s %s at vector %u\n%s%s", std::string(name_of(settings_.kind)).c_str(),
-                answer.end == BootEnd::timed_out ? "hung" : "died", left[done]->id, describe(*left[done]).c_str(),
-                answer.words.c_str());
+                answer.end == BootEnd::timed_out ? "hung" : "died", left[done]->id,
+                describe(*left[done]).c_str(), answer.words.c_str());
     std::fflush(stdout);
     if (++lost_ > max_lost) {
-      throw UserError(Problem{"", 0, "", fmt::format("{} did not survive more than {} vectors", name_of(settings_.kind), max_lost), ""});
+      throw UserError(Problem{
+          "", 0, "",
+          fmt::format("{} did not survive more than {} vectors", name_of(settings_.kind), max_lost), ""});
     }
     left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(done) + 1);
   }
@@ -91,7 +93,8 @@ void Campaign::flush() {
   const auto results = ask(vectors);
   for (const Vector& vector : pending_) {
     const auto found = results.find(vector.id);
-    judge(vector, run_model(vector, processor_).result, found == results.end() ? nullptr : &found->second);
+    judge(vector, run_model(vector, processor_, knobs_of(settings_.kind)).result,
+          found == results.end() ? nullptr : &found->second);
   }
   pending_.clear();
 }

@@ -41,6 +41,7 @@ class Campaign {
 
   [[nodiscard]] const Tally& tally() const noexcept { return tally_; }
   [[nodiscard]] const Processor& processor() const noexcept { return processor_; }
+  [[nodiscard]] EmulatorKind emulator() const noexcept { return settings_.kind; }
   /// Answers of this emulator to some vectors, without a judgement; vectors that it does not survive are
   /// absent.
   [[nodiscard]] std::map<std::uint32_t, Result> ask(const std::vector<const Vector*>& vectors);

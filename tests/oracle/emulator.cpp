@@ -169,6 +169,10 @@ std::vector<std::string> bochs_command(const EmulatorSettings& settings, const s
   return {"bochs", "-q", "-f", directory + "/bochsrc", "-rc", directory + "/bochs-commands"};
 }
 
+unsigned physical_address_bits(EmulatorKind kind) {
+  return kind == EmulatorKind::qemu ? 40 : 48;
+}
+
 bool finished(const std::string& text) {
   return text.find("\nE ") != std::string::npos || text.find("\nF ") != std::string::npos;
 }
@@ -241,14 +245,31 @@ Boot boot(const EmulatorSettings& settings, const std::vector<const Vector*>& ve
   return result;
 }
 
+svm::Knobs knobs_of(EmulatorKind kind) {
+  svm::Knobs knobs;
+  knobs.shadow_delays_intr_exit = true;
+  knobs.msrpm_at_limit_is_invalid = kind == EmulatorKind::qemu;
+  return knobs;
+}
+
 std::string_view not_askable(EmulatorKind kind, const Vector& vector) {
   const svm::VmcbControl& control = vector.vmcb.control;
   const bool v_irq = (control.int_ctl & svm::int_ctl::v_irq) != 0;
   const bool qemu = kind == EmulatorKind::qemu;
+  const std::uint64_t other_tables = (vector.vmcb.save.cr3 ^ layout::page_tables) & ~std::uint64_t{0xfff};
+  if (other_tables != 0 && other_tables >> physical_address_bits(kind) == 0)
+    return "the guest would run on page tables that are none, and its stores would hit the arena";
+  // LA57, SMEP, SMAP, PKE and CET would make other pages of the guest's.
+  if (((vector.vmcb.save.cr4 ^ base_vmcb().save.cr4) & 0x00f01000) != 0)
+    return "the guest could not run on its pages with this bit of CR4";
   if (qemu && v_irq && vector.program.has("mov_to_cr8") && !vector.intercepts(svm::Intercept::write_cr8))
     return "QEMU aborts when a write of CR8 lets a virtual interrupt through";
   if (vector.program.has("mwait") && !vector.intercepts(svm::Intercept::mwait))
     return "an emulator sleeps for ever in MWAIT, armed or not";
+  const bool shadow = (control.int_state & svm::int_state::interrupt_shadow) != 0;
+  const bool halts = vector.program.has("hlt") && !vector.intercepts(svm::Intercept::hlt);
+  if (qemu && halts && shadow && (v_irq || vector.pending_intr))
+    return "QEMU takes an interrupt in the shadow of VMRUN, before the HLT that it was to wake";
   if (!qemu && vector.program.has("hlt") && !vector.intercepts(svm::Intercept::hlt) && v_irq)
     return "Bochs sleeps for ever in a HLT that only a virtual interrupt ends";
   return "";

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "svm/knobs.hpp"
 #include "tests/oracle/result.hpp"
 #include "tests/oracle/vector.hpp"
 
@@ -38,6 +39,10 @@ struct Boot {
 /// progress within the limits is ended. Throws UserError when the emulator or a tool that it needs is not
 /// there.
 [[nodiscard]] Boot boot(const EmulatorSettings& settings, const std::vector<const Vector*>& vectors);
+
+/// Where the manual leaves a point open (svm/knobs.hpp), what the emulator does there: GuestCpu is set to the
+/// same.
+[[nodiscard]] svm::Knobs knobs_of(EmulatorKind kind);
 
 /// Why this vector is not put to that emulator (it would hang or abort it, or the question is another one
 /// there), or "".

@@ -81,7 +81,7 @@ std::uint64_t compose_idle_hlt(Campaign& campaign) {
     idle.intercept(Intercept::idle_hlt);
     std::array<ModelAnswer, 3> readings;
     for (unsigned i = 0; i < 3; ++i) {
-      svm::Knobs knobs;
+      svm::Knobs knobs = knobs_of(campaign.emulator());
       knobs.idle_hlt_pending = static_cast<svm::IdleHltPending>(i);
       readings[i] = run_model(idle, processor, knobs);
     }

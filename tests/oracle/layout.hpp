@@ -25,7 +25,6 @@ inline constexpr uint32_t code = 0x218000;      ///< the vector's guest program
 inline constexpr uint32_t handlers = 0x219000;  ///< of the guest, handler_size bytes for each vector
 inline constexpr uint32_t guest_counts = 0x21b000;
 inline constexpr uint32_t host_counts = 0x21b100;
-inline constexpr uint32_t guest_stack_top = 0x220000;
 inline constexpr uint32_t gdt = 0x220000;
 inline constexpr uint32_t tss = 0x221000;
 inline constexpr uint32_t host_handlers = 0x222000;
@@ -35,6 +34,9 @@ inline constexpr uint32_t handler_size = 32;
 
 // The playground: single pages with their own rights.
 inline constexpr uint32_t playground = 0x400000;
+inline constexpr uint32_t guard_page =
+    0x400000;  ///< absent: a guest that faults without end must not reach the arena
+inline constexpr uint32_t guest_stack_top = 0x403000;
 inline constexpr uint32_t plain_page = 0x404000;            ///< also a legal operand of VMLOAD and VMSAVE
 inline constexpr uint32_t absent_page = 0x405000;           ///< absent in the guest's tables
 inline constexpr uint32_t nested_absent_page = 0x406000;    ///< absent in the nested tables

@@ -19,7 +19,7 @@ Program& Program::add(std::string_view label, std::initializer_list<unsigned> by
   for (const unsigned byte : bytes)
     bytes_.push_back(static_cast<std::uint8_t>(byte));
   instructions_.push_back({label, action});
-  if (cpl_ == 0) {
+  if (owns_if_) {
     if (action.kind == ActionKind::sti) interrupts_ = true;
     if (action.kind == ActionKind::cli) interrupts_ = false;
     if (action.kind == ActionKind::popf) interrupts_ = (action.operand[0] & svm::rflags::interrupt) != 0;

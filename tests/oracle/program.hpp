@@ -21,7 +21,9 @@ struct Instruction {
 /// at the same addresses and with the same lengths. It begins at layout::code.
 class Program {
  public:
-  explicit Program(std::uint8_t cpl = 0, bool interrupts = false) : cpl_(cpl), interrupts_(interrupts) {}
+  /// `interrupts`: RFLAGS.IF at its begin; `owns_if`: whether CLI, STI and POPF change it (CPL 0, or IOPL 3).
+  explicit Program(std::uint8_t cpl = 0, bool interrupts = false, bool owns_if = false)
+      : cpl_(cpl), interrupts_(interrupts), owns_if_(owns_if || cpl == 0) {}
 
   /// An instruction that GuestCpu sees as `action`; its rIP, length and CPL are filled in.
   Program& add(std::string_view label, std::initializer_list<unsigned> bytes, svm::GuestAction action);
@@ -64,6 +66,7 @@ class Program {
   std::vector<std::uint64_t> transparent_jumps_;
   std::uint8_t cpl_;
   bool interrupts_;
+  bool owns_if_;
 };
 
 }  // namespace svmsim::oracle

@@ -154,6 +154,7 @@ std::optional<Processor> parse_processor(std::string_view line) {
   allow(has(leaf_7[1], 20), 21);  // SMAP
   allow(has(leaf_7[2], 3), 22);   // PKE
   allow(has(leaf_7[2], 7), 23);   // CET
+  allow(has(leaf_7[2], 31), 24);  // PKS
   processor.limits.cr4_reserved = ~cr4;
   return processor;
 }

@@ -192,6 +192,19 @@ std::set<std::string> tags_of(const Vector& vector) {
     tags.insert(fmt::format("inject:{}", names[type]));
     tags.insert(fmt::format("inject_vector:{}", svm::event_inj::vector(control.event_inj)));
   }
+  static const svm::Vmcb base = base_vmcb();
+  const auto changed_bits = [&tags](std::string_view name, std::uint64_t value, std::uint64_t base_word) {
+    for (unsigned bit = 0; bit < 64; ++bit) {
+      if (((value ^ base_word) >> bit & 1) != 0) tags.insert(fmt::format("{}:{}", name, bit));
+    }
+  };
+  changed_bits("efer", save.efer, base.save.efer);
+  changed_bits("cr0", save.cr0, base.save.cr0);
+  changed_bits("cr3", save.cr3, base.save.cr3);
+  changed_bits("cr4", save.cr4, base.save.cr4);
+  changed_bits("dr6", save.dr6, base.save.dr6);
+  changed_bits("dr7", save.dr7, base.save.dr7);
+  tag(save.g_pat != base.save.g_pat, "g_pat");
   tags.insert("family:" + vector.family);
   return tags;
 }

@@ -127,6 +127,7 @@ void set_up_machine() {
   const TablePointer idtr{0xfff, layout::host_idt};
   asm volatile("lgdt %0; lidt %1; ltr %w2" ::"m"(gdtr), "m"(idtr), "r"(layout::task_selector));
 
+  memory<uint64_t>(layout::playground_table + 8 * (layout::guard_page >> 12 & 511)) = 0;
   memory<uint64_t>(layout::playground_table + 8 * (layout::absent_page >> 12 & 511)) = 0;
   memory<uint64_t>(layout::playground_table + 8 * (layout::readonly_page >> 12 & 511)) &= ~uint64_t{2};
   memory<uint64_t>(layout::nested_playground_table + 8 * (layout::nested_absent_page >> 12 & 511)) = 0;
