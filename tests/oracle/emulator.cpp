@@ -169,9 +169,7 @@ std::vector<std::string> bochs_command(const EmulatorSettings& settings, const s
   return {"bochs", "-q", "-f", directory + "/bochsrc", "-rc", directory + "/bochs-commands"};
 }
 
-unsigned physical_address_bits(EmulatorKind kind) {
-  return kind == EmulatorKind::qemu ? 40 : 48;
-}
+constexpr unsigned physical_address_bits = 40;  ///< of both
 
 bool finished(const std::string& text) {
   return text.find("\nE ") != std::string::npos || text.find("\nF ") != std::string::npos;
@@ -257,12 +255,13 @@ std::string_view not_askable(EmulatorKind kind, const Vector& vector) {
   const bool v_irq = (control.int_ctl & svm::int_ctl::v_irq) != 0;
   const bool qemu = kind == EmulatorKind::qemu;
   const std::uint64_t other_tables = (vector.vmcb.save.cr3 ^ layout::page_tables) & ~std::uint64_t{0xfff};
-  if (other_tables != 0 && other_tables >> physical_address_bits(kind) == 0)
+  if (other_tables != 0 && other_tables >> physical_address_bits == 0)
     return "the guest would run on page tables that are none, and its stores would hit the arena";
   // LA57, SMEP, SMAP, PKE and CET would make other pages of the guest's.
   if (((vector.vmcb.save.cr4 ^ base_vmcb().save.cr4) & 0x00f01000) != 0)
     return "the guest could not run on its pages with this bit of CR4";
-  if (qemu && v_irq && vector.program.has("mov_to_cr8") && !vector.intercepts(svm::Intercept::write_cr8))
+  const bool writes_cr8 = vector.program.has("mov_to_cr8") || vector.program.has("mov_to_cr8_reserved");
+  if (qemu && v_irq && writes_cr8 && !vector.intercepts(svm::Intercept::write_cr8))
     return "QEMU aborts when a write of CR8 lets a virtual interrupt through";
   if (vector.program.has("mwait") && !vector.intercepts(svm::Intercept::mwait))
     return "an emulator sleeps for ever in MWAIT, armed or not";
@@ -270,8 +269,13 @@ std::string_view not_askable(EmulatorKind kind, const Vector& vector) {
   const bool halts = vector.program.has("hlt") && !vector.intercepts(svm::Intercept::hlt);
   if (qemu && halts && shadow && (v_irq || vector.pending_intr))
     return "QEMU takes an interrupt in the shadow of VMRUN, before the HLT that it was to wake";
-  if (!qemu && vector.program.has("hlt") && !vector.intercepts(svm::Intercept::hlt) && v_irq)
-    return "Bochs sleeps for ever in a HLT that only a virtual interrupt ends";
+  const bool masking = (control.int_ctl & svm::int_ctl::v_intr_masking) != 0;
+  if (!qemu && halts && (v_irq || masking))
+    return "Bochs sleeps for ever in a HLT that a virtual interrupt, or with V_INTR_MASKING a physical one, "
+           "is to end";
+  if (!qemu && (vector.vmcb.save.cr0 & svm::cr0::pe) == 0) return "Bochs dies of long mode without CR0.PE";
+  if (!qemu && (other_tables >> physical_address_bits & 0xfff) != 0)
+    return "Bochs dies of CR3 bits above its physical address width";
   return "";
 }
 

@@ -205,6 +205,8 @@ std::set<std::string> tags_of(const Vector& vector) {
   changed_bits("dr6", save.dr6, base.save.dr6);
   changed_bits("dr7", save.dr7, base.save.dr7);
   tag(save.g_pat != base.save.g_pat, "g_pat");
+  tag(control.iopm_base_pa != base.control.iopm_base_pa, "iopm_base");
+  tag(control.msrpm_base_pa != base.control.msrpm_base_pa, "msrpm_base");
   tags.insert("family:" + vector.family);
   return tags;
 }
