@@ -28,11 +28,13 @@ struct Options {
   std::string waivers = SVMSIM_ORACLE_WAIVERS;
   std::string work;
   std::string json;
+  std::string markdown;
 };
 
 constexpr const char* usage =
     "usage: svmsim_oracle --emulator qemu|bochs [--vectors N] [--seed S] [--only ID] [--show N]\n"
-    "                     [--kernel FILE] [--waivers FILE] [--work DIRECTORY] [--json FILE]\n";
+    "                     [--kernel FILE] [--waivers FILE] [--work DIRECTORY] [--json FILE] [--markdown "
+    "FILE]\n";
 
 Options read_options(const std::vector<std::string>& arguments) {
   Options options;
@@ -73,6 +75,8 @@ Options read_options(const std::vector<std::string>& arguments) {
       options.work = value;
     } else if (key == "--json") {
       options.json = value;
+    } else if (key == "--markdown") {
+      options.markdown = value;
     } else {
       wrong(fmt::format("unknown option {}", key));
     }
@@ -187,6 +191,32 @@ void print(const Options& options, const Tally& tally, const std::vector<Waiver>
     fmt::print("  unexplained: {:>6} {}\n", count, what);
 }
 
+/// The tables of docs/oracle-results.md.
+std::string markdown(const Options& options, const Tally& tally, const std::vector<Waiver>& waivers,
+                     std::uint64_t open_idle_states) {
+  const bool qemu = options.emulator == EmulatorKind::qemu;
+  std::string text = fmt::format("## {}\n\nSeed {}, {} boots.\n\n", qemu ? "QEMU (TCG)" : "Bochs",
+                                 options.seed, tally.boots);
+  text += "| family | vectors | agree | waived | unexplained |\n|---|---:|---:|---:|---:|\n";
+  for (const auto& [family, counts] : tally.families)
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", family, counts.asked, counts.agreed, counts.waived,
+                        counts.unexplained);
+  text += fmt::format("| **all** | **{}** | **{}** | **{}** | **{}** |\n\n", tally.asked, tally.agreed,
+                      tally.waived, tally.unexplained);
+  text +=
+      fmt::format("In {} of the idle-HLT states the readings of the manual differ; they are not judged.\n\n",
+                  open_idle_states);
+  text += "| not put to this emulator because | vectors |\n|---|---:|\n";
+  for (const auto& [reason, count] : tally.not_asked)
+    text += fmt::format("| {} | {} |\n", reason, count);
+  text += "\n| disagreement | vectors | what the emulator does | manual |\n|---|---:|---|---|\n";
+  for (const Waiver& waiver : waivers) {
+    if (waiver.emulator == name_of(options.emulator))
+      text += fmt::format("| {} | {} | {} | {} |\n", waiver.id, waiver.used, waiver.reason, waiver.section);
+  }
+  return text;
+}
+
 int run(const Options& options) {
   std::vector<Waiver> waivers = read_waivers(options.waivers);
   const WorkDirectory work(options.work);
@@ -202,6 +232,8 @@ int run(const Options& options) {
   print(options, campaign.tally(), waivers, open);
   if (!options.json.empty())
     std::ofstream(options.json) << report(options, campaign.tally(), waivers, open).dump(2) << '\n';
+  if (!options.markdown.empty())
+    std::ofstream(options.markdown) << markdown(options, campaign.tally(), waivers, open);
   return campaign.tally().unexplained == 0 ? 0 : 1;
 }
 
