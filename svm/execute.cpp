@@ -88,7 +88,7 @@ Step GuestCpu::execute(const GuestAction& action, GuestEnvironment& environment)
     case ActionKind::task_switch:
       return execute_task_switch(action, environment);
     case ActionKind::ferr:
-      return execute_ferr(action, environment);
+      return execute_ferr(environment);
     case ActionKind::mwait:
     case ActionKind::mwaitx:
       return execute_mwait(action, environment);

@@ -114,12 +114,11 @@ Step GuestCpu::execute_task_switch(const GuestAction& action, GuestEnvironment& 
   return retire(action);
 }
 
-// 15.14.2: an x87 error with CR0.NE clear drives FERR# and freezes the processor until an interrupt; the
-// waiting instruction has not completed. With CR0.NE it is #MF.
-Step GuestCpu::execute_ferr(const GuestAction& action, GuestEnvironment& environment) {
+// 15.14.2: an x87 error with CR0.NE clear drives FERR# and freezes the processor until an interrupt; rIP
+// stays at the waiting instruction. With CR0.NE it is #MF.
+Step GuestCpu::execute_ferr(GuestEnvironment& environment) {
   if ((vmcb_->save.cr0 & cr0::ne) != 0) return fault(exception_vector::x87, environment);
   if (intercepts(Intercept::ferr_freeze)) return vmexit(exit_code::ferr_freeze);
-  rip_ = action.rip;
   halted_ = true;
   mwait_ = false;
   return {StepKind::halted, 0, 0};

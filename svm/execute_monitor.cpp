@@ -40,7 +40,6 @@ bool GuestCpu::monitor_written(std::uint64_t address) noexcept {
   monitor_armed_ = false;
   if (!waiting()) return false;
   halted_ = false;
-  mwait_ = false;
   return true;
 }
 

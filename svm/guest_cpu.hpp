@@ -44,22 +44,27 @@ struct Step {
 /// IRET pops it. Because of that list there is one GuestCpu per vCPU. It does not know time: whoever drives
 /// it charges cycles and says which physical events are pending.
 ///
-/// Order of use: vmrun(), then boundary() before each execute(), until one of them returns vmexit.
+/// Order of use: vmrun(), then boundary() before each execute(), until one of them returns vmexit (or reset).
 ///
 /// The state that VMLOAD and VMSAVE move (FS, GS, TR, LDTR and the system call MSRs) is taken to be that of
 /// the VMCB, as if the hypervisor executed VMLOAD before VMRUN and VMSAVE after #VMEXIT.
 ///
-/// Left out: AVIC delivers nothing here (only the idle-HLT intercept looks at the backing page); SMM, INIT
-/// and the un-intercepted shutdown; the guest's own page tables (linear addresses are guest physical ones);
-/// the TSS I/O bitmap; real memory: a memory action only asks whether the nested page tables allow it.
-/// Intercepts, exit fields and permission map pointers are read from the VMCB in place, without the cache
-/// that the clean bits describe.
+/// An SEV-ES guest's registers are taken to be in the state save area of the VMCB that runs, not in its VMSA.
+///
+/// Left out: AVIC and Secure AVIC deliver nothing here (only the idle-HLT intercept looks at the backing
+/// page); the SMM handler; the host state that VMRUN saves and #VMEXIT loads; the guest's own page tables
+/// (linear addresses are guest physical ones); the TSS I/O bitmap; real memory: a memory action only asks
+/// whether the nested page tables allow it, a gate of the IDT what GuestEnvironment says of it. Intercepts,
+/// exit fields and permission map pointers are read from the VMCB in place, without the cache that the clean
+/// bits describe.
 class GuestCpu {
  public:
   explicit GuestCpu(FeatureSet features, Knobs knobs = {}, ProcessorLimits limits = {});
 
   /// VMRUN (15.5.1): loads the VMCB, checks it (svm/vmrun_checks.hpp), sets GIF, injects EVENTINJ.
-  /// Returns entered, delivered, or vmexit (INVALID, or an exit during the delivery of the injected event).
+  /// Returns entered, delivered, vmexit (INVALID, or an exit during the delivery of the injected event) or
+  /// shutdown. What VMRUN checks before it reads the VMCB is svm_instruction_exception(). `environment` must
+  /// live until #VMEXIT.
   /// `host_if` is RFLAGS.IF of the host at VMRUN; with V_INTR_MASKING it gates physical INTR. The VMCB must
   /// stay where it is until #VMEXIT. TLB_CONTROL other than 0, or another ASID than last time, forgets which
   /// descriptor table pages event delivery has found mapped.
@@ -136,7 +141,7 @@ class GuestCpu {
               std::uint64_t next_rip = 0);
 
   // sev_es.cpp
-  void prepare_automatic_exit(std::uint64_t code, std::uint64_t next_rip) noexcept;
+  Step encrypted_exit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2, std::uint64_t next_rip);
   [[nodiscard]] Step communicate(std::uint64_t code);
 
   // event_delivery.cpp
@@ -291,7 +296,7 @@ class GuestCpu {
   Step execute_interrupt(const GuestAction& action, GuestEnvironment& environment);
   Step execute_raise(const GuestAction& action, GuestEnvironment& environment);
   Step execute_task_switch(const GuestAction& action, GuestEnvironment& environment);
-  Step execute_ferr(const GuestAction& action, GuestEnvironment& environment);
+  Step execute_ferr(GuestEnvironment& environment);
 
   // execute_msr.cpp, execute_io.cpp
   Step write_efer(const GuestAction& action, GuestEnvironment& environment);

@@ -32,9 +32,11 @@ bool is_automatic_exit(std::uint64_t code, std::uint64_t exit_info_1) noexcept {
   }
 }
 
-// The stars of table 15-33. Write traps and VMGEXIT have completed when they exit: their rIP is the next one
-// already.
-void GuestCpu::prepare_automatic_exit(std::uint64_t code, std::uint64_t next_rip) noexcept {
+Step GuestCpu::encrypted_exit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2,
+                              std::uint64_t next_rip) {
+  if (!is_automatic_exit(code, info_1)) return communicate(code);
+  // The stars of table 15-33. Write traps and VMGEXIT have completed when they exit: their rIP is the next
+  // one already.
   if (code == exit_code::pause || code == exit_code::hlt || code == exit_code::idle_hlt) {
     rip_ = next_rip;
     shadow_ = false;
@@ -45,6 +47,9 @@ void GuestCpu::prepare_automatic_exit(std::uint64_t code, std::uint64_t next_rip
   state = (rflags_ & rflags::interrupt) != 0 ? state | int_state::guest_interrupt_mask
                                              : state & ~int_state::guest_interrupt_mask;
   vmcb_->control.guest_sev_features = sev_features_;
+  // What remains is the #VMEXIT of any guest; the next VMRUN asks for the environment again.
+  sev_es_environment_ = nullptr;
+  return vmexit(code, info_1, info_2, next_rip);
 }
 
 // #VC with the exit code as its error code. It may come in the delivery of another event, as any exception.

@@ -1,6 +1,5 @@
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
-#include "svm/sev_es.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmrun_checks.hpp"
 
@@ -121,10 +120,7 @@ Step GuestCpu::failed_vmrun(Vmcb& vmcb, std::uint64_t code) noexcept {
 
 Step GuestCpu::vmexit(std::uint64_t code, std::uint64_t info_1, std::uint64_t info_2,
                       std::uint64_t next_rip) {
-  if (sev_es_environment_ != nullptr) {
-    if (!is_automatic_exit(code, info_1)) return communicate(code);
-    prepare_automatic_exit(code, next_rip);
-  }
+  if (sev_es()) return encrypted_exit(code, info_1, info_2, next_rip);
   VmcbControl& control = vmcb_->control;
   VmcbSave& save = vmcb_->save;
   save.rip = rip_;

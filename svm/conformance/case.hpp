@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -33,26 +34,31 @@ struct MapChange {
   std::vector<std::uint32_t> set, clear;           ///< ports, or both bits of MSRs
 };
 
+struct VmcbChange {
+  std::vector<std::pair<VmcbPath, std::uint64_t>> fields;
+  std::vector<std::pair<Intercept, bool>> intercepts;
+};
+
 /// Changes of a TableEnvironment.
 struct SurroundingsChange {
-  std::optional<std::uint64_t> tsc;
+  std::optional<std::uint64_t> tsc, tsc_ratio;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> msrs;
   std::vector<std::uint32_t> faulting_msrs;
   std::vector<std::pair<std::uint16_t, std::uint64_t>> ports;
   std::vector<std::pair<std::uint8_t, std::uint64_t>> idt;         ///< handler rIP by vector
   std::vector<std::pair<std::uint8_t, std::uint8_t>> gate_levels;  ///< DPL by vector
   std::vector<std::pair<std::uint64_t, NestedPage>> pages;         ///< by guest physical address
+  std::vector<std::pair<std::uint64_t, VmcbChange>> vmcb_pages;    ///< by physical address
+  std::optional<std::uint64_t> store;                              ///< of another CPU, to this address
   std::optional<int> avic_irr;
   std::optional<std::uint8_t> avic_ppr;
   std::optional<bool> r_init;
+  std::optional<std::array<std::uint64_t, 4>> pdptes;
+  std::optional<Vmsa> vmsa;
+  std::vector<std::uint64_t> foreign_pages;  ///< addresses
   std::optional<SmiInfo> smi_info;
   MapChange msrpm, iopm;
   PendingChange pending;
-};
-
-struct VmcbChange {
-  std::vector<std::pair<VmcbPath, std::uint64_t>> fields;
-  std::vector<std::pair<Intercept, bool>> intercepts;
 };
 
 /// One step of a guest program: an action, or something that happens between actions.
@@ -91,15 +97,19 @@ struct Expectation {
   std::optional<std::uint64_t> retired;
   std::optional<bool> halted, shut_down, reset;
   std::optional<std::uint64_t> result;                 ///< of the last retired action
-  std::optional<std::vector<std::string>> violations;  ///< texts of the failed VMRUN rules
+  std::optional<std::vector<std::string>> violations;  ///< ids of the failed VMRUN rules
   PendingChange pending;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> msrs;
   std::vector<std::pair<std::uint16_t, std::uint64_t>> ports;
+  std::vector<std::pair<std::uint64_t, std::vector<ExpectedValue>>> vmcb_pages;
+  std::optional<std::vector<std::string>> clean_findings;  ///< fields, or names of CleanBitsRule
 };
 
 /// One VMRUN of a case: what the hypervisor changes before it, what the guest does, what is expected.
 struct CaseRun {
   std::optional<bool> host_if;
+  std::optional<unsigned> core;           ///< that runs the guest
+  std::optional<std::uint64_t> physical;  ///< address of the VMCB
   VmcbChange vmcb;
   SurroundingsChange surroundings;
   SurroundingsChange more_surroundings;  ///< of the first VMRUN: what its own table adds to the case's

@@ -131,6 +131,8 @@ class CaseReader {
       }
       CaseRun& first = result.runs.front();
       if (run.host_if) first.host_if = run.host_if;
+      if (run.core) first.core = run.core;
+      if (run.physical) first.physical = run.physical;
       if (run.program) first.program = std::move(run.program);
       for (auto& [vector, program] : run.handlers)
         first.handlers[vector] = std::move(program);
@@ -149,6 +151,8 @@ class CaseReader {
   CaseRun one_run(NodeTable& table, bool without_expectation) {
     CaseRun run;
     run.host_if = table.boolean("host_if");
+    if (const auto core = table.number("core", UINT16_MAX)) run.core = static_cast<unsigned>(*core);
+    run.physical = table.number("vmcb_address", UINT64_MAX);
     if (const CaseNode* vmcb = table.get("vmcb"))
       run.vmcb = read_vmcb_change(*vmcb, table.path("vmcb"), problems_);
     run.surroundings = read_surroundings(table);

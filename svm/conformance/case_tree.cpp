@@ -38,6 +38,8 @@ CaseNode convert(const toml::node& node, const std::string& path, unsigned level
   } else if (const auto* integer = node.as_integer()) {
     result.kind = CaseNode::Kind::integer;
     result.negative = integer->get() < 0;
+    result.hexadecimal =
+        (integer->flags() & toml::value_flags::format_as_hexadecimal) != toml::value_flags::none;
     result.number = static_cast<std::uint64_t>(integer->get());
   } else if (const auto* boolean = node.as_boolean()) {
     result.kind = CaseNode::Kind::boolean;
@@ -62,7 +64,7 @@ CaseNode convert(const toml::node& node, const std::string& path, unsigned level
       return value.number != 0 ? "true" : "false";
     case CaseNode::Kind::integer:
       if (value.negative) return fmt::format("{}", static_cast<std::int64_t>(value.number));
-      return value.number < 10 ? fmt::format("{}", value.number) : fmt::format("{:#x}", value.number);
+      return value.hexadecimal ? fmt::format("{:#x}", value.number) : fmt::format("{}", value.number);
     default:
       return {};
   }

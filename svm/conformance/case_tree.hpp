@@ -17,6 +17,7 @@ struct CaseNode {
 
   Kind kind = Kind::table;
   std::size_t line = 0;
+  bool hexadecimal = false;                               ///< an integer that was written so
   bool negative = false;                                  ///< of an integer
   std::uint64_t number = 0;                               ///< of an integer (two's complement) or boolean
   std::string text;                                       ///< of a text; of `other` what it is

@@ -41,7 +41,9 @@ constexpr std::uint64_t most_events = 100'000;
 }  // namespace
 
 GuestDriver::GuestDriver(const Case& conformance_case)
-    : vmcb(default_vmcb()), cpu(conformance_case.features, conformance_case.knobs, conformance_case.limits) {
+    : vmcb(default_vmcb()),
+      cpu(conformance_case.features, conformance_case.knobs, conformance_case.limits),
+      clean_bits_(conformance_case.features) {
   ProgramStep iret;
   iret.text = "iret";
   iret.action = usual_action(ActionKind::iret);
@@ -87,6 +89,11 @@ void GuestDriver::prepare(const CaseRun& run) {
   apply(run.surroundings, environment);
   apply(run.more_surroundings, environment);
   host_if_ = run.host_if.value_or(host_if_);
+  core_ = run.core.value_or(core_);
+  if (run.physical && *run.physical != physical_) {
+    clean_bits_.moved(physical_, *run.physical);
+    physical_ = *run.physical;
+  }
   for (const auto& [vector, program] : run.handlers)
     handlers_[vector] = program;
   if (run.skip && !places_.empty()) {
@@ -119,7 +126,8 @@ void GuestDriver::run(const CaseRun& run) {
   }
   prepare(run);
   last_rip = last_next_rip = vmcb.save.rip;
-  violations = vmrun_violations(vmcb, cpu.features(), cpu.knobs(), cpu.limits());
+  clean_findings = clean_bits_.vmrun(core_, physical_, vmcb);
+  violations = vmrun_violations(vmcb, cpu.features(), cpu.knobs(), cpu.limits(), &environment);
   const Step entry = cpu.vmrun(vmcb, host_if_, environment);
   if (!after(entry, "VMRUN", false, false)) return;
   std::uint64_t events = 0;
@@ -155,6 +163,7 @@ bool GuestDriver::next_step() {
     ++place.index;
     environment.advance(step.cycles);
     apply(step.change, environment, true);
+    if (step.change.store) static_cast<void>(cpu.monitor_written(*step.change.store));
     trace.push_back(step.text);
     return true;
   }
@@ -170,6 +179,7 @@ bool GuestDriver::next_step() {
   last_next_rip = action.next_rip();
   const std::string what = fmt::format("{} at {}", step.text, place_text(action.rip));
   const Step done = cpu.execute(action, environment);
+  places_.back().faulted = done.kind == StepKind::delivered;
   environment.advance(action.cycles);
   return after(done, what, in_handler, action.kind == ActionKind::iret);
 }
@@ -180,6 +190,7 @@ bool GuestDriver::after(const Step& step, const std::string& what, bool in_handl
     case StepKind::vmexit:
       line += fmt::format(" {}, rIP {}", exit_text(vmcb.control.exit_code), place_text(vmcb.save.rip));
       exited = true;
+      clean_bits_.vmexit(core_, physical_, vmcb);
       break;
     case StepKind::delivered:
       line += fmt::format(" vector {:#x}", step.vector);
@@ -194,9 +205,13 @@ bool GuestDriver::after(const Step& step, const std::string& what, bool in_handl
       }
       if (iret && in_handler) {
         places_.pop_back();
-        // Where a fault was, its handler has stepped over it.
-        const Place& place = places_.back();
-        cpu.set_rip(place.rips[place.index]);
+        Place& place = places_.back();
+        if (place.faulted && cpu.rip() == place.rips[place.index - 1]) {
+          cpu.set_rip(place.rips[place.index]);  // the handler has stepped over the fault
+        } else {
+          find_place(cpu.rip());
+        }
+        place.faulted = false;
       }
       break;
     case StepKind::reset:

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "svm/clean_bits.hpp"
 #include "svm/conformance/case.hpp"
 #include "svm/guest_cpu.hpp"
 #include "svm/table_environment.hpp"
@@ -36,6 +37,7 @@ class GuestDriver {
   std::uint64_t last_next_rip = 0;        ///< behind it
   std::uint64_t program_rip = 0;          ///< of the start of the program
   std::vector<RuleViolation> violations;  ///< rules that the VMCB failed at VMRUN
+  std::vector<CleanBitsFinding> clean_findings;  ///< of the same VMRUN
   std::vector<std::string> trace;
 
  private:
@@ -43,6 +45,7 @@ class GuestDriver {
     const Program* program = nullptr;
     std::vector<std::uint64_t> rips;  ///< of each step, and of the end
     std::size_t index = 0;            ///< of the next step
+    bool faulted = false;             ///< the step before it raised an exception
   };
 
   [[nodiscard]] static Place place_at(const Program& program, std::uint64_t rip);
@@ -58,7 +61,10 @@ class GuestDriver {
   Program iret_;  ///< of every handler that the case does not name
   Program main_;
   std::vector<Place> places_;  ///< the main program, then the handlers that have not returned
+  CleanBitsChecker clean_bits_;
   bool host_if_ = true;
+  unsigned core_ = 0;
+  std::uint64_t physical_ = 0x1000;
 };
 
 }  // namespace svmsim::svm::conformance

@@ -57,6 +57,7 @@ void apply(const PendingChange& change, TableEnvironment& environment, bool arri
 
 void apply(const SurroundingsChange& change, TableEnvironment& environment, bool arriving) {
   environment.tsc = change.tsc.value_or(environment.tsc);
+  environment.ratio = change.tsc_ratio.value_or(environment.ratio);
   for (const auto& [msr, value] : change.msrs)
     environment.msrs[msr] = value;
   environment.faulting_msrs.insert(change.faulting_msrs.begin(), change.faulting_msrs.end());
@@ -68,9 +69,15 @@ void apply(const SurroundingsChange& change, TableEnvironment& environment, bool
     environment.gate_levels[vector] = level;
   for (const auto& [address, page] : change.pages)
     environment.page(address) = page;
+  for (const auto& [address, fields] : change.vmcb_pages)
+    apply(fields, environment.vmcb_pages[address]);
   environment.highest_irr = change.avic_irr.value_or(environment.highest_irr);
   environment.ppr = change.avic_ppr.value_or(environment.ppr);
   environment.r_init = change.r_init.value_or(environment.r_init);
+  if (change.pdptes) environment.pdptes = change.pdptes;
+  environment.guest_vmsa = change.vmsa.value_or(environment.guest_vmsa);
+  for (const std::uint64_t address : change.foreign_pages)
+    environment.foreign_pages.insert(address >> 12);
   environment.smi = change.smi_info.value_or(environment.smi);
 
   const MapChange& msr = change.msrpm;

@@ -85,6 +85,20 @@ std::string nearest_exit_name(std::string_view name) {
                                    : std::string{};
 }
 
+std::string_view clean_finding_name(const CleanBitsFinding& finding) noexcept {
+  switch (finding.rule) {
+    case CleanBitsRule::changed_under_set_bit:
+      return finding.field;
+    case CleanBitsRule::first_run:
+      return "first_run";
+    case CleanBitsRule::other_core:
+      return "other_core";
+    case CleanBitsRule::moved:
+      return "moved";
+  }
+  return {};
+}
+
 std::string exit_text(std::uint64_t code) {
   const ExitInfo* info = find_exit(code);
   std::string number = fmt::format("{:x}h", code);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "svm/clean_bits.hpp"
 #include "svm/intercept.hpp"
 
 namespace svmsim::svm::conformance {
@@ -16,6 +17,9 @@ namespace svmsim::svm::conformance {
 [[nodiscard]] std::optional<Intercept> intercept_named(std::string_view name);
 /// The name that was meant by an unknown one, or "".
 [[nodiscard]] std::string nearest_exit_name(std::string_view name);
+
+/// How cases name a finding: the field, or "first_run", "other_core", "moved".
+[[nodiscard]] std::string_view clean_finding_name(const CleanBitsFinding& finding) noexcept;
 
 /// "HLT (78h)"; the number alone where the code has no name.
 [[nodiscard]] std::string exit_text(std::uint64_t code);

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "svm/action_table.hpp"
+#include "svm/conformance/case_reader.hpp"
 
 namespace svmsim::svm::conformance {
 
@@ -19,6 +21,7 @@ constexpr std::string_view arrive = "arrive";
 constexpr std::string_view avic = "avic";
 constexpr std::string_view wait = "wait";
 constexpr std::string_view set = "set";
+constexpr std::string_view store = "store";
 
 /// "wrmsr msr=0x10 value=5 privileged" as the table that means the same; a word without a value is 1.
 CaseNode table_of(const CaseNode& text) {
@@ -81,7 +84,7 @@ class ProgramReader {
     if (!name) return;
     ProgramStep step;
     step.text = text.empty() ? *name : text;
-    if (*name == arrive || *name == avic || *name == wait || *name == set) {
+    if (*name == arrive || *name == avic || *name == wait || *name == set || *name == store) {
       step.kind = ProgramStep::Kind::happens;
       happening(table, *name, step);
       table.finish();
@@ -91,8 +94,8 @@ class ProgramReader {
     const auto kind = action_of(*name);
     if (!kind) {
       std::vector<std::string> names = action_names();
-      names.insert(names.end(),
-                   {std::string{arrive}, std::string{avic}, std::string{wait}, std::string{set}});
+      names.insert(names.end(), {std::string{arrive}, std::string{avic}, std::string{wait}, std::string{set},
+                                 std::string{store}});
       table.problem("do", node.line, fmt::format("\"{}\" is not an action", *name),
                     nearest_name(*name, names));
       return;
@@ -119,6 +122,8 @@ class ProgramReader {
   void happening(NodeTable& table, std::string_view name, ProgramStep& step) {
     if (name == wait) {
       step.cycles = table.number("cycles", UINT32_MAX).value_or(0);
+    } else if (name == store) {
+      step.change.store = table.number("address", UINT64_MAX);
     } else if (name == arrive) {
       step.change.pending = read_pending(table);
     } else if (name == avic) {
@@ -192,9 +197,56 @@ void read_pages(NodeTable& parent, SurroundingsChange& change) {
     page.user = table.boolean("user").value_or(page.user);
     page.no_execute = table.boolean("no_execute").value_or(page.no_execute);
     page.reserved_bit = table.boolean("reserved_bit").value_or(page.reserved_bit);
+    page.guest_table_walk = table.boolean("guest_table_walk").value_or(page.guest_table_walk);
     table.finish();
     if (address) change.pages.emplace_back(*address, page);
   }
+}
+
+void read_vmcb_pages(NodeTable& parent, SurroundingsChange& change) {
+  const CaseNode* list = parent.list("vmcb_pages");
+  if (list == nullptr) return;
+  for (std::size_t i = 0; i < list->items.size(); ++i) {
+    NodeTable table(list->items[i], fmt::format("{}[{}]", parent.path("vmcb_pages"), i), parent.problems());
+    const auto address = table.number("address", UINT64_MAX);
+    if (table.node().find("address") == nullptr) table.problem("address", table.node().line, "is missing");
+    VmcbChange fields;
+    if (const CaseNode* vmcb = table.get("vmcb"))
+      fields = read_vmcb_change(*vmcb, table.path("vmcb"), parent.problems());
+    table.finish();
+    if (address) change.vmcb_pages.emplace_back(*address, std::move(fields));
+  }
+}
+
+/// What VMRUN's checks ask of memory: PDPTEs, the VMSA, the owners of pages.
+void read_vmrun_surroundings(NodeTable& table, SurroundingsChange& change) {
+  constexpr std::size_t entries = 4;
+  if (const CaseNode* node = table.get("pdptes")) {
+    const auto values = table.numbers("pdptes", UINT64_MAX);
+    if (values.size() != entries) {
+      table.problem("pdptes", node->line, "must be four numbers");
+    } else {
+      change.pdptes.emplace();
+      std::copy(values.begin(), values.end(), change.pdptes->begin());
+    }
+  }
+  change.foreign_pages = table.numbers("foreign_pages", UINT64_MAX);
+  const CaseNode* node = table.table("vmsa");
+  if (node == nullptr) return;
+  const std::vector<std::string> loads{"loaded", "damaged", "busy", "sibling_not_idle", "illegal_pmc"};
+  NodeTable inner(*node, table.path("vmsa"), table.problems());
+  change.vmsa.emplace();
+  change.vmsa->sev_features = inner.number("sev_features", UINT64_MAX).value_or(0);
+  if (const auto load = inner.text("load", false)) {
+    const auto found = std::find(loads.begin(), loads.end(), *load);
+    if (found == loads.end()) {
+      inner.problem("load", node->line, "must be " + fmt::format("{}", fmt::join(loads, ", ")),
+                    nearest_name(*load, loads));
+    } else {
+      change.vmsa->load = static_cast<VmsaLoad>(found - loads.begin());
+    }
+  }
+  inner.finish();
 }
 
 }  // namespace
@@ -220,6 +272,7 @@ PendingChange read_pending(NodeTable& table) {
 SurroundingsChange read_surroundings(NodeTable& table) {
   SurroundingsChange change;
   change.tsc = table.number("tsc", UINT64_MAX);
+  change.tsc_ratio = table.number("tsc_ratio", UINT64_MAX);
   for (const auto& [msr, value] : table.number_pairs("msrs", UINT32_MAX, UINT64_MAX))
     change.msrs.emplace_back(static_cast<std::uint32_t>(msr), value);
   for (const std::uint64_t msr : table.numbers("faulting_msrs", UINT32_MAX))
@@ -235,8 +288,10 @@ SurroundingsChange read_surroundings(NodeTable& table) {
   for (const auto& [vector, level] : table.number_pairs("gate_dpl", UINT8_MAX, 3))
     change.gate_levels.emplace_back(static_cast<std::uint8_t>(vector), static_cast<std::uint8_t>(level));
   read_pages(table, change);
+  read_vmcb_pages(table, change);
   change.msrpm = read_msrpm(table);
   change.iopm = read_iopm(table);
+  read_vmrun_surroundings(table, change);
   change.r_init = table.boolean("r_init");
   if (const CaseNode* node = table.table("avic")) {
     NodeTable inner(*node, table.path("avic"), table.problems());

@@ -47,6 +47,7 @@ class Comparison {
     add("delivered", list_text(expect_.delivered), list_text(guest_.delivered));
     compare_guest();
     if (expect_.violations) compare_violations(violations);
+    if (expect_.clean_findings) compare_clean_findings();
     compare_surroundings();
     if (guest_.exited) compare_invariants();
   }
@@ -96,9 +97,17 @@ class Comparison {
   void compare_violations(const std::vector<RuleViolation>& violations) {
     std::vector<std::string_view> seen;
     for (const RuleViolation& rule : violations)
-      seen.push_back(rule.text);
-    add("violations", fmt::format("{}", fmt::join(*expect_.violations, "; ")),
-        fmt::format("{}", fmt::join(seen, "; ")));
+      seen.push_back(rule.id);
+    add("violations", fmt::format("{}", fmt::join(*expect_.violations, ", ")),
+        fmt::format("{}", fmt::join(seen, ", ")));
+  }
+
+  void compare_clean_findings() {
+    std::vector<std::string_view> seen;
+    for (const CleanBitsFinding& finding : guest_.clean_findings)
+      seen.push_back(clean_finding_name(finding));
+    add("clean_findings", fmt::format("{}", fmt::join(*expect_.clean_findings, ", ")),
+        fmt::format("{}", fmt::join(seen, ", ")));
   }
 
   void compare_surroundings() {
@@ -113,6 +122,14 @@ class Comparison {
       const auto found = environment.msrs.find(msr);
       add(fmt::format("msrs.{:#x}", msr), hex(value),
           hex(found != environment.msrs.end() ? found->second : 0));
+    }
+    for (const auto& [address, values] : expect_.vmcb_pages) {
+      const auto found = environment.vmcb_pages.find(address);
+      for (const ExpectedValue& value : values) {
+        const Vmcb page = found != environment.vmcb_pages.end() ? found->second : Vmcb{};
+        add(fmt::format("vmcb_pages.{:#x}.{}", address, value.name), hex(value.value & value.mask),
+            hex(value.path.get(page) & value.mask));
+      }
     }
     for (const auto& [port, value] : expect_.ports) {
       const auto found = environment.ports.find(port);
@@ -156,7 +173,7 @@ CaseResult run_case(const Case& conformance_case) {
     guest.run(run);
     const auto& violations = guest.violations;
     for (const RuleViolation& rule : violations)
-      guest.trace.push_back(fmt::format("VMRUN rule {}: {}", rule.section, rule.text));
+      guest.trace.push_back(fmt::format("VMRUN rule {} ({}): {}", rule.id, rule.section, rule.text));
     Comparison(run.expect, guest, several ? fmt::format("vmrun {}: ", i + 1) : std::string{}, result)
         .compare(violations);
   }

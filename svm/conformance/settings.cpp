@@ -49,6 +49,9 @@ constexpr std::array limit_table{
     Limit{"efer_reserved", UINT64_MAX, [](ProcessorLimits& l, std::uint64_t v) { l.efer_reserved = v; }},
     Limit{"cr4_reserved", UINT64_MAX, [](ProcessorLimits& l, std::uint64_t v) { l.cr4_reserved = v; }},
     Limit{"sev", 1, [](ProcessorLimits& l, std::uint64_t v) { l.sev = v != 0; }},
+    Limit{"secure_avic", 1, [](ProcessorLimits& l, std::uint64_t v) { l.secure_avic = v != 0; }},
+    Limit{"allowed_sev_features", 1,
+          [](ProcessorLimits& l, std::uint64_t v) { l.allowed_sev_features = v != 0; }},
     Limit{"smm_lock", 1, [](ProcessorLimits& l, std::uint64_t v) { l.smm_lock = v != 0; }},
     Limit{"max_encrypted_asid", UINT32_MAX,
           [](ProcessorLimits& l, std::uint64_t v) { l.max_encrypted_asid = static_cast<std::uint32_t>(v); }},
@@ -92,9 +95,14 @@ void read_features(NodeTable& table, FeatureSet& features) {
     const std::string name = item.text.substr(1);
     if (const auto feature = feature_of(name)) {
       features.set(*feature, on);
+    } else if (const auto extension = extension_of(name)) {
+      features.set(*extension, on);
     } else {
+      std::vector<std::string> names = feature_names();
+      for (std::string& one : extension_names())
+        names.push_back(std::move(one));
       table.problems().add(item.line, path, fmt::format("\"{}\" is not an SVM feature", name),
-                           nearest_name(name, feature_names()));
+                           nearest_name(name, names));
     }
   }
 }

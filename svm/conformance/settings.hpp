@@ -7,7 +7,7 @@
 
 namespace svmsim::svm::conformance {
 
-/// Every SVM feature that svmsim knows: the processor of a case that says nothing else.
+/// Every SVM feature and extension that svmsim knows: the processor of a case that says nothing else.
 [[nodiscard]] FeatureSet every_feature();
 
 /// "features": a list of "+name" and "-name", changes to a processor that has every feature.

@@ -6,6 +6,7 @@
 #include "svm/conformance/case_reader.hpp"
 #include "svm/conformance/names.hpp"
 #include "svm/conformance/program_reader.hpp"
+#include "svm/exit_code.hpp"
 #include "svm/vmrun_checks.hpp"
 
 namespace svmsim::svm::conformance {
@@ -38,6 +39,10 @@ class VmcbReader {
       const std::string where = fmt::format("{}[{}]", path, i);
       if (item.kind == CaseNode::Kind::list) {
         intercepts(item, where, change);
+        continue;
+      }
+      if (item.kind == CaseNode::Kind::integer && item.number < intercept_count) {
+        change.intercepts.emplace_back(static_cast<Intercept>(item.number), true);
         continue;
       }
       const bool off = item.text.compare(0, 1, "-") == 0;
@@ -129,12 +134,65 @@ void read_exit(NodeTable& table, Expectation& expect) {
   }
 }
 
+void read_expected_value(const VmcbPath& field, const std::string& name, const CaseNode& value,
+                         const std::string& where, TomlProblems& problems, std::vector<ExpectedValue>& into) {
+  ExpectedValue expected{name, field, 0, field.maximum()};
+  const CaseNode* number = &value;
+  if (value.kind == CaseNode::Kind::table) {
+    NodeTable masked(value, where, problems);
+    number = masked.get("value");
+    expected.mask = masked.number("mask", field.maximum()).value_or(field.maximum());
+    masked.finish();
+  }
+  if (const auto content = number_of(*number, where, field.maximum(), problems)) {
+    expected.value = *content;
+    into.push_back(std::move(expected));
+  }
+}
+
+void read_expected_pages(NodeTable& parent, Expectation& expect) {
+  const CaseNode* list = parent.list("vmcb_pages");
+  if (list == nullptr) return;
+  for (std::size_t i = 0; i < list->items.size(); ++i) {
+    NodeTable table(list->items[i], fmt::format("{}[{}]", parent.path("vmcb_pages"), i), parent.problems());
+    const std::uint64_t address = table.number("address", UINT64_MAX).value_or(0);
+    std::vector<ExpectedValue> values;
+    VmcbReader reader(parent.problems());
+    if (const CaseNode* vmcb = table.table("vmcb")) {
+      reader.fields(*vmcb, "", table.path("vmcb"),
+                    [&](const VmcbPath& field, const std::string& name, const CaseNode& value,
+                        const std::string& where) {
+                      read_expected_value(field, name, value, where, parent.problems(), values);
+                    });
+    }
+    table.finish();
+    expect.vmcb_pages.emplace_back(address, std::move(values));
+  }
+}
+
+void read_clean_findings(NodeTable& table, Expectation& expect) {
+  const CaseNode* list = table.list("clean_findings");
+  if (list == nullptr) return;
+  std::vector<std::string> known{"first_run", "other_core", "moved"};
+  for (const CleanField& field : clean_fields())
+    known.emplace_back(field.path);
+  expect.clean_findings.emplace();
+  for (const CaseNode& item : list->items) {
+    if (std::find(known.begin(), known.end(), item.text) == known.end()) {
+      table.problem("clean_findings", item.line,
+                    fmt::format("\"{}\" is no field under a clean bit", item.text),
+                    nearest_name(item.text, known));
+    }
+    expect.clean_findings->push_back(item.text);
+  }
+}
+
 void read_violations(NodeTable& table, Expectation& expect) {
   const CaseNode* list = table.list("violations");
   if (list == nullptr) return;
   std::vector<std::string> known;
   for (const RuleViolation& rule : vmrun_rules())
-    known.emplace_back(rule.text);
+    known.emplace_back(rule.id);
   expect.violations.emplace();
   for (std::size_t i = 0; i < list->items.size(); ++i) {
     const CaseNode& item = list->items[i];
@@ -187,6 +245,8 @@ Expectation read_expectation(const CaseNode& node, const std::string& path, Toml
   expect.reset = table.boolean("reset");
   expect.result = table.number("result", UINT64_MAX);
   read_violations(table, expect);
+  read_clean_findings(table, expect);
+  read_expected_pages(table, expect);
   if (const CaseNode* pending = table.table("pending")) {
     NodeTable inner(*pending, table.path("pending"), problems);
     expect.pending = read_pending(inner);
@@ -199,22 +259,11 @@ Expectation read_expectation(const CaseNode& node, const std::string& path, Toml
 
   VmcbReader reader(problems);
   reader.propose(table.known());
+  const bool no_exit = node.find("exit") != nullptr && node.find("exit")->text == "none";
   const auto found = [&](const VmcbPath& field, const std::string& name, const CaseNode& value,
                          const std::string& where) {
-    if (!expect.exit && node.find("exit") != nullptr && node.find("exit")->text == "none")
-      problems.add(value.line, where, "is in the VMCB, which is written at #VMEXIT only");
-    ExpectedValue expected{name, field, 0, field.maximum()};
-    const CaseNode* number = &value;
-    if (value.kind == CaseNode::Kind::table) {
-      NodeTable masked(value, where, problems);
-      number = masked.get("value");
-      expected.mask = masked.number("mask", field.maximum()).value_or(field.maximum());
-      masked.finish();
-    }
-    if (const auto content = number_of(*number, where, field.maximum(), problems)) {
-      expected.value = *content;
-      expect.fields.push_back(std::move(expected));
-    }
+    if (no_exit) problems.add(value.line, where, "is in the VMCB, which is written at #VMEXIT only");
+    read_expected_value(field, name, value, where, problems, expect.fields);
   };
   for (const auto& [key, value] : node.entries) {
     if (!table.knows(key)) reader.field(key, value, table.path(key), found);

@@ -99,10 +99,8 @@ TEST_CASE("expectations that cannot be") {
         "f.toml:5: case[0].expect.exit: is missing (\"none\" if the guest does not exit)");
   CHECK(expecting("{ exit = \"none\", rflags.if = 1 }") ==
         "f.toml:5: case[0].expect.rflags.if: is in the VMCB, which is written at #VMEXIT only");
-  CHECK(
-      expecting("{ exit = \"INVALID\", violations = [\"the guest ASID is 1\"] }") ==
-      "f.toml:5: case[0].expect.violations[0]: \"the guest ASID is 1\" is no rule of VMRUN (did you mean the "
-      "guest ASID is 0?)");
+  CHECK(expecting("{ exit = \"INVALID\", violations = [\"asid_nil\"] }") ==
+        "f.toml:5: case[0].expect.violations[0]: \"asid_nil\" is no rule of VMRUN (did you mean asid_zero?)");
   CHECK(problems_of(head) == "f.toml:1: case[0].expect: is missing");
   CHECK(problems_of(head + "vmrun = []") == "f.toml:5: case[0].vmrun: must not be empty");
 }

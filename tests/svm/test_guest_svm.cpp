@@ -106,7 +106,7 @@ TEST_CASE(
     missing.vmcb.control.virt_ext = virt_ext::vls;
     missing.environment.missing_pages.insert(page >> 12);
     missing.enter();
-    missing.run(action);
+    CHECK(missing.run(action).kind == StepKind::vmexit);
     CHECK(missing.exit_code() == exit_code::npf);
     CHECK(missing.vmcb.control.exit_info_1 == (kind == K::vmload ? 0x1'0000'0004 : 0x1'0000'0006));
     CHECK(missing.vmcb.control.exit_info_2 == page);

@@ -311,7 +311,7 @@ TEST_CASE("an intercept comes before the memory operand is touched, and the memo
     CHECK(guest.exit_code() == exit_code_of(c.intercept));
 
     guest.intercept(c.intercept, false).enter();
-    guest.run(c.action);
+    CHECK(guest.run(c.action).kind == StepKind::vmexit);
     CHECK(guest.exit_code() == exit_code::npf);
     CHECK(guest.vmcb.control.exit_info_1 == (c.write ? 0x1'0000'0006 : 0x1'0000'0004));
     CHECK(guest.vmcb.control.exit_info_2 == 0x9000);
@@ -324,4 +324,24 @@ TEST_CASE("an intercept comes before the memory operand is touched, and the memo
     CHECK_FALSE(guest.cpu.monitor_armed());
     CHECK(guest.environment.ports.empty());
   }
+}
+
+TEST_CASE("at address 0, SLDT, STR, LLDT, LTR, SMSW and LMSW have a register operand, the tables memory") {
+  for (const K kind :
+       {K::sldt, K::str, K::lldt, K::ltr, K::smsw, K::lmsw, K::sidt, K::sgdt, K::lidt, K::lgdt}) {
+    CAPTURE(action_name(kind));
+    const bool memory = kind == K::sidt || kind == K::sgdt || kind == K::lidt || kind == K::lgdt;
+    Guest guest;
+    guest.environment.missing_pages.insert(0);
+    guest.enter();
+    CHECK(guest.run(make(kind, 0, 0x38)).kind == (memory ? StepKind::vmexit : StepKind::retired));
+  }
+}
+
+TEST_CASE("RDPMC of a counter that the surroundings do not have is #GP(0)") {
+  Guest guest;
+  guest.environment.faulting_msrs.insert(0xc001'0004);
+  guest.intercept(I::exception_13).enter();
+  CHECK(guest.run(make(K::rdpmc, 0)).kind == StepKind::vmexit);
+  CHECK(guest.exit_code() == exit_code::exception(13));
 }

@@ -107,6 +107,23 @@ TEST_CASE("raise: exit 40h + vector, the error code in EXITINFO1, CR2 of #PF in 
   }
 }
 
+TEST_CASE("raise of #BP and #OF is that of INT3 and INTO") {
+  for (const std::uint8_t vector : {std::uint8_t{3}, std::uint8_t{4}}) {
+    GuestAction action = make(K::raise, vector);
+    action.length = 1;
+    Guest guest;
+    guest.intercept(exception_intercept(vector)).enter();
+    guest.run(action);
+    CHECK(guest.exit_code() == exit_code::exception(vector));
+    CHECK(guest.vmcb.control.next_rip == guest_rip + 1);
+    Guest open;
+    open.enter();
+    CHECK(open.run(action).vector == vector);
+    open.run(make(K::iret));
+    CHECK(open.cpu.rip() == guest_rip + 1);
+  }
+}
+
 TEST_CASE(
     "raise of what is no exception does nothing, and the intercept bit of vector 9 is not implemented") {
   Guest guest;
@@ -201,6 +218,7 @@ TEST_CASE("an x87 error with CR0.NE is #MF, without it the processor freezes unt
   frozen.interrupts_enabled().enter();
   CHECK(frozen.run(make(K::ferr)).kind == StepKind::halted);
   CHECK(frozen.cpu.rip() == guest_rip);
+  CHECK(frozen.cpu.halted());
   frozen.events.intr = true;
   frozen.environment.physical_vector = 0x2d;
   CHECK(frozen.boundary().kind == StepKind::delivered);

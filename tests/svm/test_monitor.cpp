@@ -80,6 +80,26 @@ TEST_CASE("a store into the line does not end a HLT or a shutdown") {
   guest.run(make(K::hlt));
   CHECK_FALSE(guest.cpu.monitor_written(0x9000));
   CHECK(guest.cpu.halted());
+
+  Guest frozen;
+  frozen.interrupts_enabled().v_irq(0x41);
+  frozen.enter();
+  frozen.run(monitor);
+  frozen.run(make(K::mwait));
+  CHECK(frozen.boundary().kind == StepKind::delivered);
+  frozen.run(make(K::ferr));
+  CHECK_FALSE(frozen.cpu.monitor_written(0x9000));
+  CHECK(frozen.cpu.halted());
+
+  Guest down;
+  down.intercept(I::shutdown, false).interrupts_enabled().v_irq(0x41);
+  down.enter();
+  down.run(monitor);
+  down.run(make(K::mwait));
+  CHECK(down.boundary().kind == StepKind::delivered);
+  down.vmcb.save.idtr.limit = 0;
+  CHECK(down.run(make(K::rsm)).kind == StepKind::shutdown);
+  CHECK_FALSE(down.cpu.monitor_written(0x9000));
 }
 
 TEST_CASE("events end the wait; a masked interrupt only that of MWAIT with ECX[0]") {
@@ -113,6 +133,7 @@ TEST_CASE("events end the wait; a masked interrupt only that of MWAIT with ECX[0
   CHECK_FALSE(guest.cpu.halted());
   guest.run(make(K::iret));
   CHECK(guest.cpu.rip() == behind);
+  CHECK(guest.run(make(K::mwait)).kind == StepKind::retired);  // the monitor is used up
 
   Guest exiting;
   exiting.intercept(I::nmi).enter();

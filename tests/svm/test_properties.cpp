@@ -196,6 +196,53 @@ TEST_CASE("a random page that VMRUN accepts runs any action without a throw") {
   }));
 }
 
+TEST_CASE(
+    "any processor, any page that VMRUN often accepts, any program: no throw, and every exit is clean") {
+  CHECK(rc::check("anything", [] {
+    Vmcb vmcb = random_runnable_page();
+    vmcb.control.asid = *rc::gen::inRange(1U, 4U);
+    vmcb.save.dr7 = *rc::gen::arbitrary<std::uint32_t>();
+    if (*rc::gen::arbitrary<bool>()) vmcb.save.cs.attrib = 0x029b;
+    ProcessorLimits limits;
+    limits.sev = *rc::gen::arbitrary<bool>();
+    limits.max_encrypted_asid = 2;
+    limits.efer_reserved = *rc::gen::element<std::uint64_t>(0, limits.efer_reserved);
+    Knobs knobs;
+    knobs.shadow_delays_intr_exit = *rc::gen::arbitrary<bool>();
+    FeatureSet features =
+        FeatureSet::from_cpuid({1, 1, 0xffffffff, *rc::gen::arbitrary<std::uint32_t>() | 1U});
+    for (const ExtensionInfo& info : all_extensions())
+      features.set(info.extension, *rc::gen::inRange(0, 4) != 0);
+    GuestCpu cpu(features, knobs, limits);
+    FakeEnvironment environment;
+    fill_environment(environment);
+    environment.ratio = *rc::gen::arbitrary<std::uint64_t>();
+    environment.r_init = *rc::gen::arbitrary<bool>();
+    environment.vmcb_pages[0x6000] = random_page();
+    NestedPage& page = environment.page(0x1000);
+    page.writable = *rc::gen::arbitrary<bool>();
+    page.user = *rc::gen::arbitrary<bool>();
+    page.reserved_bit = *rc::gen::arbitrary<bool>();
+    page.present = *rc::gen::arbitrary<bool>();
+    for (int n = 0; n < 60; ++n) {
+      if (!cpu.in_guest_mode()) {
+        cpu.vmrun(vmcb, *rc::gen::arbitrary<bool>(), environment);
+        if (!cpu.in_guest_mode()) check_exit_state(cpu, vmcb);
+        continue;
+      }
+      Step step = cpu.boundary(random_events(), environment);
+      if (step.kind == StepKind::none && !cpu.halted()) {
+        const GuestAction action = random_action(cpu.rip());
+        if (*rc::gen::arbitrary<bool>()) cpu.set_debug_register(1, action.rip);
+        step = cpu.execute(action, environment);
+      }
+      cpu.monitor_written(*rc::gen::inRange<std::uint64_t>(0, 0x2000));
+      RC_ASSERT((step.kind == StepKind::vmexit || step.kind == StepKind::reset) == !cpu.in_guest_mode());
+      if (step.kind == StepKind::vmexit) check_exit_state(cpu, vmcb);
+    }
+  }));
+}
+
 TEST_CASE("no action whose intercept is clear exits with that intercept's code") {
   CHECK(rc::check("clear intercepts", [] {
     Vmcb vmcb = random_legal_vmcb();

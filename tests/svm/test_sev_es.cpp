@@ -1,6 +1,7 @@
 #include <set>
 
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 #include "svm/sev_es.hpp"
 #include "tests/svm/guest_fixture.hpp"
@@ -160,4 +161,48 @@ TEST_CASE("the next guest on the core is a plain one again") {
   guest.enter();
   CHECK(guest.execute(ActionKind::cpuid).kind == StepKind::vmexit);
   CHECK(guest.exit_code() == exit_code::cpuid);
+}
+
+TEST_CASE("whatever an SEV-ES guest does, only automatic exits reach the host") {
+  CHECK(rc::check("automatic exits", [] {
+    EncryptedGuest guest;
+    for (std::uint32_t& word : guest.vmcb.control.intercepts)
+      word = *rc::gen::arbitrary<std::uint32_t>();
+    guest.intercept(Intercept::vmrun).intercept(Intercept::nmi);
+    guest.vmcb.control.int_ctl =
+        *rc::gen::arbitrary<std::uint32_t>() & ~(int_ctl::avic_enable | int_ctl::x2avic_enable);
+    guest.vmcb.control.int_state = *rc::gen::inRange(0U, 4U);
+    guest.vmcb.save.idtr.limit = *rc::gen::element(0U, 13U * 16 + 15, 0xfffU);
+    guest.vmcb.save.rflags = *rc::gen::arbitrary<std::uint32_t>() & ~rflags::virtual_8086;
+    guest.environment.guest_vmsa.sev_features =
+        *rc::gen::element<std::uint64_t>(0, 1, sev_features::secure_avic);
+    guest.environment.handlers[*rc::gen::element<std::uint8_t>(1, 8, 13, 29, 0x30)] =
+        *rc::gen::element(GuestEnvironment::invalid_gate, GuestEnvironment::absent_gate);
+    if (*rc::gen::arbitrary<bool>()) {
+      guest.vmcb.control.event_inj =
+          *rc::gen::element(event_inj::event(event_inj::type_intr, 0x30),
+                            event_inj::event(event_inj::type_exception, 13) | event_inj::error_valid);
+    }
+    Step step = guest.enter();
+    for (int n = 0; n < 20 && guest.cpu.in_guest_mode(); ++n) {
+      const unsigned event = *rc::gen::inRange(0U, 40U);
+      guest.events = {event == 1, event == 2, event == 3, event > 3 && event < 8};
+      step = guest.boundary();
+      if (step.kind != StepKind::none || guest.cpu.halted()) continue;
+      GuestAction action = guest.action(
+          static_cast<ActionKind>(*rc::gen::inRange(0U, static_cast<unsigned>(ActionKind::vmgexit) + 1)),
+          *rc::gen::weightedOneOf<std::uint32_t>(
+              {{1, rc::gen::inRange(0U, 32U)}, {1, rc::gen::arbitrary<std::uint32_t>()}}),
+          *rc::gen::arbitrary<std::uint64_t>(), 4);
+      action.cpl = *rc::gen::weightedElement<std::uint8_t>({{4, 0}, {1, 3}});
+      step = guest.cpu.execute(action, guest.environment);
+    }
+    if (step.kind != StepKind::vmexit) return;
+    const VmcbControl& control = guest.vmcb.control;
+    RC_ASSERT(is_automatic_exit(control.exit_code, control.exit_info_1));
+    RC_ASSERT_FALSE(guest.cpu.gif());
+    RC_ASSERT((control.event_inj & event_inj::valid) == 0U);
+    RC_ASSERT(((control.int_state & int_state::guest_interrupt_mask) != 0) ==
+              ((guest.vmcb.save.rflags & rflags::interrupt) != 0));
+  }));
 }
