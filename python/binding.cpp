@@ -20,6 +20,7 @@
 #include "model/stats/run_result.hpp"
 #include "model/trace_file_sink.hpp"
 #include "python/binding_support.hpp"
+#include "python/svm_binding.hpp"
 #include "python/vmcb_binding.hpp"
 #include "svm/user_error.hpp"
 
@@ -134,4 +135,5 @@ PYBIND11_MODULE(_core, module) {
       py::arg("path"), py::arg("capture") = 0, py::arg("overrides") = std::vector<std::string>{},
       py::arg("trace") = "");
   bind_vmcb(module);
+  bind_svm(module);
 }

@@ -1,7 +1,8 @@
 """svmsim: a cycle-level simulator of AMD SVM virtualization under KVM.
 
 A `Scenario` says what to simulate, `Scenario.run` gives a `Result`, `svmsim.plot` draws results and
-`svmsim.studies` holds published experiments.
+`svmsim.studies` holds published experiments. Below that, `check` runs conformance cases of SVM,
+and a `GuestCpu` executes guest actions under a `Vmcb`, step by step.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from svmsim.errors import (
+    CaseError,
     InternalError,
     Problem,
     ScenarioError,
@@ -20,6 +22,8 @@ from svmsim.errors import (
 
 if TYPE_CHECKING:
     from svmsim import plot, studies
+    from svmsim._check import CaseResult, CheckResult, check, list_cases
+    from svmsim._core import Environment, GuestCpu, Step, Vmcb
     from svmsim._vmcb import explain_vmcb
     from svmsim.result import Result
     from svmsim.scenario import Scenario
@@ -27,15 +31,24 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CaseError",
+    "CaseResult",
+    "CheckResult",
+    "Environment",
+    "GuestCpu",
     "InternalError",
     "Problem",
     "Result",
     "Scenario",
     "ScenarioError",
+    "Step",
     "TraceError",
     "UserError",
+    "Vmcb",
     "VmcbError",
+    "check",
     "explain_vmcb",
+    "list_cases",
     "plot",
     "studies",
 ]
@@ -50,6 +63,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
     elif name == "explain_vmcb":
         value = importlib.import_module("svmsim._vmcb").explain_vmcb
+    elif name in {"CaseResult", "CheckResult", "check", "list_cases"}:
+        value = getattr(importlib.import_module("svmsim._check"), name)
+    elif name in {"Environment", "GuestCpu", "Step", "Vmcb"}:
+        value = getattr(importlib.import_module("svmsim._core"), name)
     elif name == "__version__":
         value = importlib.import_module("svmsim._core").version()
     else:

@@ -326,6 +326,41 @@ def _print_replay(report: Mapping[str, Any]) -> None:
 
 
 @app.command()
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="TOML files; default: the built-in suite."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name the cases, run none.")] = False,
+    filter_: Annotated[
+        str, typer.Option("--filter", metavar="GLOB", help="Only cases whose name matches.")
+    ] = "",
+    json_: JsonOption = None,
+) -> None:
+    """Run conformance cases of SVM: the built-in suite or your own."""
+    from svmsim._check import check as run_cases
+    from svmsim._check import list_cases
+
+    paths = list(files or [])
+    _check_outputs(json_, inputs=paths)
+    if list_:
+        items = list_cases(paths, filter=filter_)
+        _write_json(json_, _indented({"cases": len(items), "list": items}))
+        if json_ != "-":
+            lines = [printable(f"{item['name']}  [{item['source']}]") for item in items]
+            _write_out("".join(line + "\n" for line in lines))
+        return
+    outcome = run_cases(paths, filter=filter_)
+    _write_json(json_, outcome.to_json())
+    if json_ != "-":
+        for failure in outcome.failures:
+            _write_out(printable(str(failure)) + "\n\n")
+        _write_out(f"{outcome}\n")
+    if not outcome:
+        raise typer.Exit(STATUS_CHECK_FAILED)
+
+
+@app.command()
 def describe(
     name: Annotated[
         str | None, typer.Argument(metavar="[TOPIC|NAME]", help="What to describe.")

@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import TypedDict
 
-__all__ = ["InternalError", "Problem", "ScenarioError", "TraceError", "UserError", "VmcbError"]
+__all__ = [
+    "CaseError",
+    "InternalError",
+    "Problem",
+    "ScenarioError",
+    "TraceError",
+    "UserError",
+    "VmcbError",
+]
 
 
 class Problem(TypedDict):
@@ -77,6 +85,10 @@ class ScenarioError(UserError):
 
 class TraceError(UserError):
     """A trace, or another recorded input, cannot be read."""
+
+
+class CaseError(UserError):
+    """A conformance case, or a field, action or setting named as in one, is wrong."""
 
 
 class VmcbError(UserError):

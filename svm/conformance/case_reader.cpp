@@ -21,7 +21,11 @@ class CaseReader {
 
   std::vector<Case> read(std::string_view text) {
     const CaseNode root = parse_case_file(text, source_, problems_);
-    if (!problems_.empty()) throw UserError(problems_.take());
+    if (!problems_.empty()) throw CaseError(problems_.take());
+    return read(root);
+  }
+
+  std::vector<Case> read(const CaseNode& root) {
     NodeTable top(root, "", problems_);
     const CaseNode* list = top.list("case");
     top.finish();
@@ -31,7 +35,7 @@ class CaseReader {
       for (std::size_t i = 0; i < list->items.size(); ++i)
         case_or_table(list->items[i], fmt::format("case[{}]", i));
     }
-    if (!problems_.empty()) throw UserError(problems_.take());
+    if (!problems_.empty()) throw CaseError(problems_.take());
     return std::move(cases_);
   }
 
@@ -190,6 +194,10 @@ class CaseReader {
 
 std::vector<Case> read_cases(std::string_view text, const std::string& source) {
   return CaseReader(source).read(text);
+}
+
+std::vector<Case> read_cases(const CaseNode& root, const std::string& source) {
+  return CaseReader(source).read(root);
 }
 
 }  // namespace svmsim::svm::conformance

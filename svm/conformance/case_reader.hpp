@@ -9,9 +9,18 @@
 
 namespace svmsim::svm::conformance {
 
-/// The cases of one file, tables made into one case for each row. Throws UserError with everything that is
+/// A case, or what stands in one, is wrong.
+class CaseError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// The cases of one file, tables made into one case for each row. Throws CaseError with everything that is
 /// wrong with it; `source` is the file's name in messages.
 [[nodiscard]] std::vector<Case> read_cases(std::string_view text, const std::string& source);
+
+/// As above, of a tree that comes from elsewhere than a file.
+[[nodiscard]] std::vector<Case> read_cases(const CaseNode& root, const std::string& source);
 
 /// "vmcb": fields, bits and intercepts by name.
 [[nodiscard]] VmcbChange read_vmcb_change(const CaseNode& node, const std::string& path,

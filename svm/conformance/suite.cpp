@@ -27,13 +27,13 @@ constexpr std::uintmax_t largest_file = 1 << 24;
   std::error_code error;
   // Anything but a file could go on for ever.
   if (!std::filesystem::is_regular_file(path, error))
-    throw UserError(Problem{path, 0, "", "cannot be read: no such file", ""});
+    throw CaseError(Problem{path, 0, "", "cannot be read: no such file", ""});
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error || size > largest_file)
-    throw UserError(Problem{path, 0, "", "cannot be read: is longer than a file of cases can be", ""});
+    throw CaseError(Problem{path, 0, "", "cannot be read: is longer than a file of cases can be", ""});
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw UserError(Problem{path, 0, "", "cannot be read", ""});
+  if (!file) throw CaseError(Problem{path, 0, "", "cannot be read", ""});
   return text;
 }
 
@@ -81,7 +81,7 @@ std::vector<Case> builtin_cases() {
   std::vector<Problem> problems;
   for (const EmbeddedFile& file : builtin_case_files())
     add(all, read_cases(file.text, fmt::format("{}.toml", file.name)), problems);
-  if (!problems.empty()) throw UserError(problems);
+  if (!problems.empty()) throw CaseError(problems);
   return all;
 }
 
@@ -95,7 +95,7 @@ std::vector<Case> load_cases(const std::vector<std::string>& paths) {
       problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     }
   }
-  if (!problems.empty()) throw UserError(problems);
+  if (!problems.empty()) throw CaseError(problems);
   return all;
 }
 
@@ -141,7 +141,7 @@ std::vector<Case> filter_cases(std::vector<Case> cases, const std::string& glob)
     if (matches(one.name, glob)) chosen.push_back(std::move(one));
   }
   if (chosen.empty())
-    throw UserError(Problem{"--filter", 0, glob, "matches the name of no case", nearest_name(glob, names)});
+    throw CaseError(Problem{"--filter", 0, glob, "matches the name of no case", nearest_name(glob, names)});
   return chosen;
 }
 
