@@ -139,12 +139,12 @@ std::vector<std::string> bochs_command(const EmulatorSettings& settings, const s
   write_file(tree / "boot" / "grub" / "grub.cfg",
              "set timeout=0\nmenuentry oracle {\n  multiboot /boot/kernel\n  module /boot/vectors\n}\n");
   const std::string image = directory + "/oracle.iso";
-  Child grub({"grub-mkrescue", "--output=" + image, "--locales=", "--fonts=", "--themes=",
-              "--install-modules=normal multiboot iso9660 biosdisk", tree.string()},
+  Child grub({"grub-mkrescue", "--output=" + image, "--directory=/usr/lib/grub/i386-pc", "--locales=",
+              "--fonts=", "--themes=", "--install-modules=normal multiboot iso9660 biosdisk", tree.string()},
              directory + "/grub-mkrescue.log");
   if (grub.wait() != 0) {
     fail(fmt::format(
-        "grub-mkrescue failed (it needs grub-pc-bin, xorriso and mtools, which scripts/setup installs):\n{}",
+        "grub-mkrescue failed (it needs grub-pc-bin and xorriso, which scripts/setup installs):\n{}",
         read_file(directory + "/grub-mkrescue.log.err")));
   }
   // A low instruction rate shortens the waits of BIOS and boot loader: nothing here depends on time. Sound
