@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "apic/icr.hpp"
+
 namespace svmsim::apic {
 
 namespace {
@@ -88,6 +90,30 @@ RegisterRule x2apic_rule(std::uint32_t offset, bool extended) noexcept {
       return {Access::write_only, 0xff};
     default:
       return {};
+  }
+}
+
+RegisterRule xapic_rule(std::uint32_t offset, bool extended) noexcept {
+  switch (offset) {
+    case APIC_ID:
+    case APIC_LDR:
+    case APIC_ICR2:
+      return {Access::read_write, 0xff000000U};
+    case APIC_DFR:
+      return {Access::read_write, 0xf0000000U};
+    case APIC_ARBPRI:
+    case APIC_RRR:
+      return {Access::read_only, 0};
+    case APIC_EOI:
+      return {Access::write_only, 0xffffffffU};
+    case APIC_ESR:
+      return {Access::read_write, 0xffffffffU};
+    case APIC_ICR:
+      return {Access::read_write, xapic_icr_writable};
+    case APIC_SELF_IPI:
+      return {};
+    default:
+      return x2apic_rule(offset, extended);
   }
 }
 

@@ -64,8 +64,9 @@ constexpr std::uint32_t msr_x2apic_self_ipi = x2apic_msr(APIC_SELF_IPI);
 
 enum class Access : std::uint8_t { absent, read_only, write_only, read_write };
 
-/// How x2APIC mode reaches a register: the access, and the bits that a write may set without #GP(0).
-/// ICR is 64 bits wide and checked on its own (icr.hpp).
+/// How a register is reached: the access, and the bits that a write may set. x2APIC mode raises #GP(0) for
+/// any other bit, xAPIC mode drops it. The ICR of x2APIC mode is 64 bits wide and checked on its own
+/// (icr.hpp).
 struct RegisterRule {
   Access access = Access::absent;
   std::uint32_t writable = 0;
@@ -79,7 +80,10 @@ struct RegisterRule {
 };
 
 /// The rule for `offset` in x2APIC mode. `extended` says whether the AMD extended space (400h-530h) is there.
+/// What a feature adds or takes away (TSC-deadline mode, directed EOI) is for LocalApic to know.
 [[nodiscard]] RegisterRule x2apic_rule(std::uint32_t offset, bool extended) noexcept;
+/// The rule for `offset` in the xAPIC page.
+[[nodiscard]] RegisterRule xapic_rule(std::uint32_t offset, bool extended) noexcept;
 
 /// The kernel's name of a register ("APIC_ICR"), as the kvm_apic event prints it; "" for an offset without a
 /// name. Only the first of the ISR, TMR and IRR registers has one there.

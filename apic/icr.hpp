@@ -23,6 +23,8 @@ enum class Shorthand : std::uint8_t { none, self, all_including_self, all_exclud
 
 /// Everybody, in both destination modes of x2APIC.
 constexpr std::uint32_t x2apic_broadcast = 0xffffffffU;
+/// Everybody, in both destination modes of xAPIC.
+constexpr std::uint32_t xapic_broadcast = 0xffU;
 
 /// An interrupt command: what a write of the ICR, or of SELF_IPI, asks for.
 struct IcrCommand {
@@ -47,6 +49,14 @@ struct IcrCommand {
     return command;
   }
 
+  /// Fields of the two ICR registers of xAPIC mode: the destination is bits 31:24 of the high one.
+  [[nodiscard]] static constexpr IcrCommand from_xapic(std::uint32_t icr_low,
+                                                       std::uint32_t icr_high) noexcept {
+    IcrCommand command = from_x2apic(icr_low);
+    command.destination = icr_high >> 24;
+    return command;
+  }
+
   /// Bits 31:0 of the ICR, the same in both APIC modes.
   [[nodiscard]] constexpr std::uint32_t low() const noexcept {
     return std::uint32_t{vector} | static_cast<std::uint32_t>(delivery) << 8 |
@@ -62,6 +72,11 @@ struct IcrCommand {
     return delivery == DeliveryMode::init && level_triggered && !assert;
   }
 
+  /// Whether the message type carries a vector for the IRR: fixed and lowest priority.
+  [[nodiscard]] constexpr bool carries_vector() const noexcept {
+    return delivery == DeliveryMode::fixed || delivery == DeliveryMode::lowest_priority;
+  }
+
   [[nodiscard]] friend constexpr bool operator==(const IcrCommand& a, const IcrCommand& b) noexcept {
     return a.x2apic() == b.x2apic();
   }
@@ -69,6 +84,9 @@ struct IcrCommand {
 
 /// Bits of the x2APIC ICR that a write must leave 0: 12, 13, 17:16, 31:20. Setting one raises #GP(0).
 constexpr std::uint64_t x2apic_icr_reserved = 0xfff33000U;
+/// Bits of ICR low that a write in xAPIC mode stores: not the delivery status (12), the remote read status
+/// (17:16), which belong to the APIC, and the reserved ones.
+constexpr std::uint32_t xapic_icr_writable = 0x000ccfffU;
 
 /// Whether x2APIC mode defines the message type; 1, 3 and 7 are reserved there.
 [[nodiscard]] constexpr bool x2apic_delivery_defined(DeliveryMode mode) noexcept {

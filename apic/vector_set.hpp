@@ -6,7 +6,7 @@
 
 namespace svmsim::apic {
 
-/// A 256-bit register (IRR, ISR, TMR) that knows its highest set bit.
+/// A 256-bit register (IRR, ISR, TMR, IER) that knows its highest set bit.
 class VectorSet {
  public:
   void set(std::uint8_t vector) noexcept {
@@ -19,6 +19,19 @@ class VectorSet {
     if (vector == highest_) find_highest(vector >> 6);
   }
 
+  /// Clears the highest vector, which there must be.
+  void clear_highest() noexcept {
+    const auto vector = static_cast<std::uint8_t>(highest_);
+    words_[vector >> 6] &= ~mask(vector);
+    find_highest(vector >> 6);
+  }
+
+  /// Sets a vector that is above all others.
+  void set_highest(std::uint8_t vector) noexcept {
+    words_[vector >> 6] |= mask(vector);
+    highest_ = vector;
+  }
+
   [[nodiscard]] bool test(std::uint8_t vector) const noexcept {
     return (words_[vector >> 6] & mask(vector)) != 0;
   }
@@ -29,6 +42,32 @@ class VectorSet {
     return static_cast<std::uint32_t>(words_[index >> 1] >> (32 * (index & 1U)));
   }
 
+  /// The eight registers' way to write: bits 32 * index to 32 * index + 31.
+  void set_word32(std::size_t index, std::uint32_t value) noexcept {
+    const unsigned shift = 32 * (index & 1U);
+    std::uint64_t& word = words_[index >> 1];
+    word = (word & ~(std::uint64_t{0xffffffffU} << shift)) | std::uint64_t{value} << shift;
+    find_highest(3);
+  }
+
+  [[nodiscard]] friend VectorSet operator|(VectorSet a, const VectorSet& b) noexcept {
+    for (std::size_t i = 0; i < a.words_.size(); ++i)
+      a.words_[i] |= b.words_[i];
+    a.find_highest(3);
+    return a;
+  }
+  [[nodiscard]] friend VectorSet operator&(VectorSet a, const VectorSet& b) noexcept {
+    for (std::size_t i = 0; i < a.words_.size(); ++i)
+      a.words_[i] &= b.words_[i];
+    a.find_highest(3);
+    return a;
+  }
+  [[nodiscard]] friend VectorSet operator~(VectorSet a) noexcept {
+    for (std::uint64_t& word : a.words_)
+      word = ~word;
+    a.find_highest(3);
+    return a;
+  }
   friend bool operator==(const VectorSet& a, const VectorSet& b) noexcept { return a.words_ == b.words_; }
 
  private:
