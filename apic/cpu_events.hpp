@@ -85,7 +85,7 @@ class CpuEvents {
     if (init_pending_ && takes_init) {
       init_pending_ = false;
       nmi_masked_ = false;
-      nmis_ = 0;
+      nmis_ = 0;  // as kvm_vcpu_reset does
       state_ = options_.bootstrap ? CpuState::running : CpuState::wait_for_startup;
       return options_.bootstrap ? StartupAction::reset : StartupAction::reset_and_wait;
     }
