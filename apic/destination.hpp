@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "apic/icr.hpp"
@@ -68,7 +69,9 @@ class DestinationMap {
   /// All in x2APIC mode. `ids` must be distinct; throws InternalError otherwise.
   explicit DestinationMap(std::vector<std::uint32_t> ids);
   /// The x2APIC IDs must be distinct; throws InternalError otherwise. xAPIC and logical IDs may be anything.
-  explicit DestinationMap(std::vector<ApicAddress> addresses);
+  [[nodiscard]] static DestinationMap of(std::vector<ApicAddress> addresses) {
+    return DestinationMap(std::move(addresses), 0);
+  }
 
   /// The APIC at `index` is addressed otherwise from now on. Its x2APIC ID never changes.
   void update(std::size_t index, const ApicAddress& address);
@@ -117,6 +120,8 @@ class DestinationMap {
   [[nodiscard]] std::vector<std::size_t> targets(const IcrCommand& command, std::size_t sender) const;
 
  private:
+  DestinationMap(std::vector<ApicAddress> addresses, int);
+
   static constexpr std::int32_t nobody = -1;
   static constexpr std::int32_t several = -2;
 

@@ -186,7 +186,7 @@ TEST_CASE("a level interrupt travels from pin to EOI broadcast and back, an edge
     apics.back().write_mmio(0xd0, 1U << (24 + id));
     apics.back().write_mmio(0xf0, 0x1ff);
   }
-  const DestinationMap map({apics[0].address(), apics[1].address()});
+  const DestinationMap map = DestinationMap::of({apics[0].address(), apics[1].address()});
   Arbiter arbiter(2);
   const auto deliver = [&](const IcrCommand& command) {
     bool accepted = false;
