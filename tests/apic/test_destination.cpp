@@ -54,6 +54,12 @@ TEST_CASE("logical destinations match the cluster and at least one member bit, o
   CHECK(map.targets(to(0xffffffff, logical), 5) == Targets{0, 1, 2, 3, 4, 5});
 }
 
+TEST_CASE("the logical ID leaves out bits 31:20, so APICs that differ there are addressed together") {
+  const DestinationMap map({3, 4, 0x100003});
+  CHECK(map.targets(to(0x8, DestinationMode::logical), 0) == Targets{0, 2});
+  CHECK(map.targets(to(0x18, DestinationMode::logical), 0) == Targets{0, 1, 2});
+}
+
 TEST_CASE("a shorthand overrides destination and mode") {
   const DestinationMap map({4, 5, 6});
   for (const auto mode : {DestinationMode::physical, DestinationMode::logical}) {

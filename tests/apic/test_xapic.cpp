@@ -239,6 +239,8 @@ TEST_CASE("a disabled APIC keeps its registers, its CR8, and forgets its ID") {
   apic.accept(0x81);
   apic.accept(0x91);
   apic.acknowledge();
+  apic.accept(0xb1);
+  CHECK(apic.deliverable() == 0xb1);
   apic.write_apic_base(0xfee00000);
   CHECK(apic.accept(0xa1) == Acceptance::disabled);
   CHECK(apic.deliverable() == -1);
@@ -256,6 +258,8 @@ TEST_CASE("a disabled APIC keeps its registers, its CR8, and forgets its ID") {
   CHECK(load(apic, 0x20) == 0x21000000);
   CHECK(load(apic, 0xf0) == 0x1ff);
   CHECK(apic.highest_isr() == 0x91);
+  CHECK(apic.acknowledge() == 0xb1);
+  CHECK(apic.eoi().vector == 0xb1);
   CHECK(apic.highest_irr() == 0x81);
   apic.eoi();
   CHECK(apic.deliverable() == 0x81);
