@@ -94,7 +94,7 @@ TEST_CASE("xAPIC flat: each one-bit ID is met by exactly the masks that contain 
 TEST_CASE("xAPIC cluster: 15 clusters of 4 bits, and FFh") {
   std::vector<ApicAddress> addresses;
   for (std::uint8_t i = 0; i < 60; ++i) {
-    addresses.push_back(cluster(i, static_cast<std::uint8_t>((i / 4) << 4 | 1U << (i % 4))));
+    addresses.push_back(cluster(i, static_cast<std::uint8_t>((i / 4U) << 4 | 1U << (i % 4U))));
   }
   const DestinationMap map = DestinationMap::of(addresses);
   for (std::uint32_t destination = 0; destination < 0xff; ++destination) {
