@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/apic/avic_protocol.hpp"
+#include "tests/apic/avic_protocol_steps.hpp"
 #include "tests/apic/state_explorer.hpp"
 
 using namespace svmsim::apic::test;
