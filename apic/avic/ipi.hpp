@@ -120,7 +120,7 @@ class IpiSender {
     return destination == x2apic_broadcast && knobs_.x2avic_broadcast;
   }
   [[nodiscard]] bool names_vcpu(std::uint32_t guest_id) const noexcept {
-    const bool reserved = context_.x2avic && knobs_.x2avic_entry_255_reserved && guest_id == 255;
+    const bool reserved = knobs_.x2avic_entry_255_reserved && guest_id == 255;
     return guest_id <= context_.max_index && !reserved && context_.entry(guest_id).valid();
   }
 
