@@ -102,6 +102,19 @@ class Workshop:
             for entry in commands
         }
         self._link = {name: self._link_command(name) for name in ("svmsim_run_cases", "test_svm")}
+        self._originals = {
+            str(source.relative_to(ROOT)): self._original(source) for source in decision_sources()
+        }
+
+    def _original(self, source: Path) -> bytes:
+        """The code of an unchanged source, compiled as its mutants are."""
+        with tempfile.TemporaryDirectory(dir=self._tree) as directory:
+            copy = Path(directory) / source.name
+            copy.write_text(source.read_text())
+            compiled = Path(directory) / "original.o"
+            if not self._build_object(str(source.relative_to(ROOT)), copy, compiled):
+                sys.exit(f"{source} does not compile")
+            return code_of(compiled)
 
     def _link_command(self, target: str) -> list[str]:
         listing = subprocess.run(
@@ -121,19 +134,15 @@ class Workshop:
             mutated = Path(directory) / "mutant.o"
             if not self._build_object(mutant.source, source, mutated):
                 return Verdict(mutant, NO_MUTANT)
-            plain = Path(directory) / "plain" / source.name
-            plain.parent.mkdir()
-            plain.write_text((ROOT / mutant.source).read_text())
-            original = Path(directory) / "plain.o"
-            self._build_object(mutant.source, plain, original)
-            if code_of(mutated) == code_of(original):
+            if code_of(mutated) == self._originals[mutant.source]:
                 return Verdict(mutant, NO_MUTANT)
             for target, killer, arguments in (
                 ("svmsim_run_cases", "cases", []),
                 ("test_svm", "unit tests", ["--abort-after=1", "--no-breaks"]),
             ):
                 program = Path(directory) / target
-                self._link_program(target, mutated, program)
+                if not self._link_program(target, mutated, program):
+                    return Verdict(mutant, NO_MUTANT)
                 if not passes([str(program), *arguments]):
                     return Verdict(mutant, killer)
         return Verdict(mutant, "")
@@ -151,12 +160,13 @@ class Workshop:
         done = subprocess.run([*command, "-g0"], cwd=self._tree, capture_output=True, check=False)
         return done.returncode == 0
 
-    def _link_program(self, target: str, mutated: Path, output: Path) -> None:
+    def _link_program(self, target: str, mutated: Path, output: Path) -> bool:
         command = list(self._link[target])
         command[command.index("-o") + 1] = str(output)
         archive = next(i for i, word in enumerate(command) if word.endswith("libsvmsim_svm.a"))
         command.insert(archive, str(mutated))
-        subprocess.run(command, cwd=self._tree, check=True, capture_output=True)
+        done = subprocess.run(command, cwd=self._tree, check=False, capture_output=True)
+        return done.returncode == 0
 
 
 def code_of(path: Path) -> bytes:
@@ -196,6 +206,8 @@ def judge_sample(workshop: Workshop, mutants: list[Mutant], count: int, jobs: in
                 if verdict.killer != NO_MUTANT and len(verdicts) < count:
                     verdicts.append(verdict)
                     progress.advance(task)
+                    if not sys.stderr.isatty() and len(verdicts) % 20 == 0:
+                        print(f"{len(verdicts)} of {count} mutants", file=sys.stderr, flush=True)
     return verdicts
 
 
