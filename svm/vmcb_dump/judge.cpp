@@ -240,8 +240,9 @@ struct Machine {
   std::optional<std::uint64_t> sev_features;  ///< nothing: those that the last #VMEXIT stored
 };
 
-bool rule_fails(std::string_view id, const Vmcb& vmcb, Machine machine, const Knobs& knobs,
-                Surroundings& surroundings) {
+/// The rules that fail on a machine.
+std::vector<RuleViolation> failed_rules(const Vmcb& vmcb, Machine machine, const Knobs& knobs,
+                                        Surroundings& surroundings) {
   constexpr std::uint64_t sev_bits = nested_ctl::sev_enable | nested_ctl::sev_es_enable;
   machine.limits.sev = (vmcb.control.nested_ctl & sev_bits) != 0;
   surroundings.illegal_pdptes = machine.illegal_pdptes;
@@ -249,9 +250,11 @@ bool rule_fails(std::string_view id, const Vmcb& vmcb, Machine machine, const Kn
   surroundings.owned = machine.backing_page_owned;
   surroundings.guest_vmsa = {machine.vmsa_damaged ? VmsaLoad::damaged : VmsaLoad::loaded,
                              machine.sev_features.value_or(vmcb.control.guest_sev_features)};
-  const std::vector<RuleViolation> failed =
-      vmrun_violations(vmcb, machine.features, knobs, machine.limits, &surroundings);
-  return std::any_of(failed.begin(), failed.end(), [id](const RuleViolation& rule) { return rule.id == id; });
+  return vmrun_violations(vmcb, machine.features, knobs, machine.limits, &surroundings);
+}
+
+bool contains(const std::vector<RuleViolation>& rules, std::string_view id) noexcept {
+  return std::any_of(rules.begin(), rules.end(), [id](const RuleViolation& rule) { return rule.id == id; });
 }
 
 /// What no VMCB tells, and a machine on which it is otherwise than usual.
@@ -286,10 +289,10 @@ std::vector<Unknown> unknowns(const Machine& usual, const VmcbImage& image, cons
     return result.back().machine;
   };
   if (!options.features) {
-    for (const FeatureInfo& info : all_features()) {
-      if (info.feature == Feature::np) continue;  // whatever else a VMCB uses comes with nested paging
-      add(fmt::format("CPUID: whether the processor has {}", info.name)).features.set(info.feature, false);
-    }
+    // Without any other feature, bits of the VMCB are ignored and fewer rules fail.
+    for (const Feature feature : {Feature::nrips, Feature::x2avic_ext})
+      add(fmt::format("CPUID: whether the processor has {}", feature_name(feature)))
+          .features.set(feature, false);
   }
   // No processor with SVM has fewer than 40 bits.
   if (!options.physical_address_bits)
@@ -331,26 +334,35 @@ std::vector<JudgedRule> judge_vmrun(const VmcbImage& image, const ExplainOptions
   const Machine usual = usual_machine(image, options);
   const std::vector<Unknown> variants = unknowns(usual, image, options);
   Surroundings surroundings;
+  // Rules whose inputs are all known need no more than this.
+  const auto failed_on = [&](const Vmcb& vmcb, const Machine& machine) {
+    return failed_rules(vmcb, machine, options.knobs, surroundings);
+  };
+  const std::vector<RuleViolation> failed = failed_on(image.page, usual);
+  std::vector<std::vector<RuleViolation>> variant_failed;
+  for (const Unknown& variant : variants)
+    variant_failed.push_back(failed_on(image.page, variant.machine));
+
   std::vector<JudgedRule> result;
   for (const RuleViolation& rule : vmrun_rules()) {
     const std::string_view id = rule.id;
     const std::vector<Field>& own = vmrun_rule_inputs(id);
     const std::vector<Field>& inputs = own.empty() ? every_field() : own;
-    JudgedRule judged{rule.section, id, rule.text, {}};
-    judged.judgement = judge(image, inputs, [&](const Vmcb& vmcb) {
-      return rule_fails(id, vmcb, usual, options.knobs, surroundings);
-    });
+    const bool complete =
+        std::all_of(inputs.begin(), inputs.end(), [&](Field field) { return known(image, field); });
+    const auto judge_on = [&](const Machine& machine, const std::vector<RuleViolation>& failed_there) {
+      if (complete) return Judgement{contains(failed_there, id) ? Verdict::failed : Verdict::passed, {}};
+      return judge(image, inputs, [&](const Vmcb& vmcb) { return contains(failed_on(vmcb, machine), id); });
+    };
+    JudgedRule judged{rule.section, id, rule.text, judge_on(usual, failed)};
     if (judged.judgement.verdict == Verdict::passed) {
-      for (const Unknown& variant : variants) {
-        const Judgement other = judge(image, inputs, [&](const Vmcb& vmcb) {
-          return rule_fails(id, vmcb, variant.machine, options.knobs, surroundings);
-        });
-        if (other.verdict == Verdict::passed) continue;
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        if (judge_on(variants[i].machine, variant_failed[i]).verdict == Verdict::passed) continue;
         judged.judgement.verdict = Verdict::unknown;
-        judged.judgement.needs.push_back(variant.needs);
+        judged.judgement.needs.push_back(variants[i].needs);
       }
     }
-    result.push_back(judged);
+    result.push_back(std::move(judged));
   }
   return result;
 }

@@ -100,6 +100,33 @@ TEST_CASE("every rule of VMRUN has its inputs, and reads nothing else") {
   }));
 }
 
+TEST_CASE("only two features make a VMCB legal that is illegal without them") {
+  CHECK(rc::check("features", [] {
+    Vmcb vmcb = kvm_vmcb();
+    for (int n = 0; n < 3; ++n) {
+      const auto field = static_cast<Field>(*rc::gen::inRange<std::size_t>(0, field_count));
+      write_field(vmcb, field,
+                  *rc::gen::element<std::uint64_t>(0, ~std::uint64_t{0}, 0x8000'0480, 0xc400'0000, 0x3ff));
+    }
+    FeatureSet everything;
+    for (const FeatureInfo& info : all_features())
+      everything.set(info.feature);
+    std::set<std::string> with;
+    for (const RuleViolation& rule : vmrun_violations(vmcb, everything))
+      with.insert(std::string(rule.id));
+    for (const FeatureInfo& info : all_features()) {
+      // Nested paging comes with whatever else is in use, and AVIC with x2AVIC.
+      if (info.feature == Feature::nrips || info.feature == Feature::x2avic_ext ||
+          info.feature == Feature::np || info.feature == Feature::avic)
+        continue;
+      for (const RuleViolation& rule : vmrun_violations(vmcb, everything.without(info.feature))) {
+        if (with.count(std::string(rule.id)) == 0)
+          RC_FAIL(std::string(info.name) + " " + std::string(rule.id));
+      }
+    }
+  }));
+}
+
 TEST_CASE("violations are those of vmrun_violations") {
   CHECK(rc::check("pages", [] {
     Vmcb vmcb = kvm_vmcb();
