@@ -178,21 +178,26 @@ py::dict describe_actions() {
 }  // namespace
 
 void bind_guest_cpu(py::module_& module) {
-  py::class_<StepView>(module, "Step")
+  py::class_<StepView>(module, "Step", "What VMRUN, a boundary or an action led to.")
       .def_readonly("kind", &StepView::kind)
       .def_readonly("vector", &StepView::vector)
       .def_readonly("result", &StepView::result)
       .def_readonly("exit_code", &StepView::exit_code)
       .def_property_readonly("exit", &StepView::exit)
       .def("__repr__", &StepView::repr);
-  py::class_<Guest>(module, "GuestCpu")
+  py::class_<Guest>(module, "GuestCpu",
+                    "A core that executes guest actions under a VMCB: vmrun(), then step() until a vmexit. "
+                    "features, knobs\n"
+                    "and limits are named as in case files.")
       .def(py::init<py::object, const py::iterable&, const py::dict&, const py::dict&>(),
            py::arg("environment") = py::none(), py::kw_only(), py::arg("features") = py::tuple(),
            py::arg("knobs") = py::dict(), py::arg("limits") = py::dict())
-      .def("vmrun", &Guest::vmrun, py::arg("vmcb"), py::arg("host_if") = true)
-      .def("boundary", &Guest::boundary)
-      .def("execute", &Guest::execute, py::arg("action"))
-      .def("step", &Guest::step, py::arg("action"))
+      .def("vmrun", &Guest::vmrun, py::arg("vmcb"), py::arg("host_if") = true,
+           "Enters the guest; host_if is RFLAGS.IF of the host. RuntimeError while the guest runs.")
+      .def("boundary", &Guest::boundary, "Looks for events; kind none when there is none.")
+      .def("execute", &Guest::execute, py::arg("action"),
+           "Executes one action at rip, without a look at events: execute(\"wrmsr\", msr=0x10a, value=5).")
+      .def("step", &Guest::step, py::arg("action"), "boundary(), and execute() if no event came up.")
       .def_property_readonly("environment", &Guest::environment)
       .def_property_readonly("vmcb", &Guest::vmcb)
       .def_property(

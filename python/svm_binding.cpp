@@ -118,7 +118,13 @@ void bind_vmcb(py::module_& module) {
       .def_readwrite("limit", &VmcbSegment::limit)
       .def_readwrite("base", &VmcbSegment::base);
 
-  py::class_<Vmcb> type(module, "Vmcb");
+  py::class_<Vmcb> type(
+      module, "Vmcb",
+      "A VMCB, at first a legal one: a flat 64-bit guest with IF = 0 and nested paging that intercepts "
+      "VMRUN,\n"
+      "VMMCALL and shutdown. Keyword arguments change it as update() does: fields, bits and intercepts "
+      "named\n"
+      "and nested as in case files. Fields are attributes; vmcb[\"int_ctl.v_irq\"] reaches named bits.");
   type.def(py::init([](const py::kwargs& fields) {
         Vmcb vmcb = cases::default_vmcb();
         update_vmcb(vmcb, fields);
@@ -179,7 +185,10 @@ void bind_vmcb(py::module_& module) {
 }
 
 void bind_environment(py::module_& module) {
-  py::class_<TableEnvironment>(module, "Environment")
+  py::class_<TableEnvironment>(
+      module, "Environment",
+      "What surrounds a guest: MSRs, ports, permission maps, nested pages, pending events, time. Keyword\n"
+      "arguments are the keys that describe surroundings in case files.")
       .def(py::init([](const py::kwargs& changes) {
         auto environment = std::make_unique<TableEnvironment>();
         update_environment(*environment, changes, false);
