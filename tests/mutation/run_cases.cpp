@@ -1,5 +1,5 @@
-// Runs the built-in conformance cases for scripts/mutate: exit status 0 when all pass, 1 at the first that fails or
-// when a mutant throws.
+// Runs the built-in conformance cases for scripts/mutate: exit status 0 when all pass, 1 at the first that
+// fails or when a mutant throws.
 
 #include <cstdio>
 #include <exception>

@@ -217,7 +217,7 @@ TEST_CASE("two exceptions: which pairs make #DF") {
 
 TEST_CASE("the second exception's intercept comes before the combination, #DF's after it") {
   const auto first = event_inj::event(event_inj::type_exception, 14) | event_inj::error_valid;
-  const auto run = [first](Guest& guest) {
+  const auto run = [](Guest& guest) {
     guest.environment.handlers[14] = GuestEnvironment::invalid_gate;
     guest.vmcb.control.event_inj = first;
     guest.vmcb.control.event_inj_err = 6;
