@@ -176,38 +176,91 @@ const std::vector<Binding<HostConfig>>& host_parameters() {
   return table;
 }
 
-const std::vector<Binding<svm::Knobs>>& knob_parameters() {
+const std::vector<Binding<HostKnobs>>& knob_parameters() {
+  using apic::AvicKnobs;
+  using apic::HostModeDoorbell;
+  using apic::NotRunningIndex;
   using svm::IdleHltPending;
   using svm::Knobs;
-  static const std::vector<Binding<Knobs>> table{
-      choice<Knobs>("host.knobs.idle_hlt_pending", &Knobs::idle_hlt_pending,
-                    {{"raw", IdleHltPending::raw},
-                     {"priority", IdleHltPending::priority},
-                     {"deliverable", IdleHltPending::deliverable}},
-                    "Which pending virtual interrupts keep HLT from the idle-HLT exit: any, those above the "
-                    "TPR or PPR, "
-                    "or only those that could be taken.",
-                    "open point 12.1 of the hardware fact sheet; the manual says pending and no more"),
-      boolean<Knobs>("host.knobs.idle_hlt_counts_avic_irr", &Knobs::idle_hlt_counts_avic_irr,
-                     "Whether a vector in the IRR of the AVIC backing page counts as pending for idle HLT.",
-                     "open point 12.2 of the hardware fact sheet"),
-      boolean<Knobs>("host.knobs.shadow_delays_intr_exit", &Knobs::shadow_delays_intr_exit,
-                     "Whether the interrupt shadow delays the exit for an intercepted physical interrupt.",
-                     "open point 12.6 of the hardware fact sheet: no in KVM's model, yes in Bochs"),
-      boolean<Knobs>(
+  static const std::vector<Binding<HostKnobs>> table{
+      choice<HostKnobs>(
+          "host.knobs.idle_hlt_pending", &Knobs::idle_hlt_pending,
+          {{"raw", IdleHltPending::raw},
+           {"priority", IdleHltPending::priority},
+           {"deliverable", IdleHltPending::deliverable}},
+          "Which pending virtual interrupts keep HLT from the idle-HLT exit: any, those above the "
+          "TPR or PPR, "
+          "or only those that could be taken.",
+          "open point 12.1 of the hardware fact sheet; the manual says pending and no more"),
+      boolean<HostKnobs>(
+          "host.knobs.idle_hlt_counts_avic_irr", &Knobs::idle_hlt_counts_avic_irr,
+          "Whether a vector in the IRR of the AVIC backing page counts as pending for idle HLT.",
+          "open point 12.2 of the hardware fact sheet"),
+      boolean<HostKnobs>(
+          "host.knobs.shadow_delays_intr_exit", &Knobs::shadow_delays_intr_exit,
+          "Whether the interrupt shadow delays the exit for an intercepted physical interrupt.",
+          "open point 12.6 of the hardware fact sheet: no in KVM's model, yes in Bochs"),
+      boolean<HostKnobs>(
           "host.knobs.msrpm_at_limit_is_invalid", &Knobs::msrpm_at_limit_is_invalid,
           "Whether VMRUN fails when the MSR permission map lies exactly at the end of physical memory.",
           "open point 12.10 of the hardware fact sheet: no by the manual's text, yes in QEMU"),
-      boolean<Knobs>("host.knobs.avic_without_np_is_invalid", &Knobs::avic_without_np_is_invalid,
-                     "Whether VMRUN fails with AVIC but without nested paging.",
-                     "open point 12.11 of the hardware fact sheet"),
-      boolean<Knobs>(
+      boolean<HostKnobs>("host.knobs.avic_without_np_is_invalid", &Knobs::avic_without_np_is_invalid,
+                         "Whether VMRUN fails with AVIC but without nested paging.",
+                         "open point 12.11 of the hardware fact sheet"),
+      boolean<HostKnobs>(
           "host.knobs.host_if_clear_masks_intr_exit", &Knobs::host_if_clear_masks_intr_exit,
           "Whether VMRUN with host RFLAGS.IF = 0 and V_INTR_MASKING masks the exit for a physical interrupt.",
           "open point 12.17 of the hardware fact sheet"),
-      boolean<Knobs>("host.knobs.pause_gap_at_threshold_reloads", &Knobs::pause_gap_at_threshold_reloads,
-                     "Whether a gap of exactly the PAUSE filter threshold reloads the filter count.",
-                     "open point 12.18 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.pause_gap_at_threshold_reloads", &Knobs::pause_gap_at_threshold_reloads,
+                         "Whether a gap of exactly the PAUSE filter threshold reloads the filter count.",
+                         "open point 12.18 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.doorbell_wakes_halted_guest", &AvicKnobs::doorbell_wakes_halted_guest,
+                         "AVIC: whether a doorbell wakes a guest that halted without an exit.",
+                         "open point 12.3 of the hardware fact sheet"),
+      choice<HostKnobs>("host.knobs.host_mode_doorbell", &AvicKnobs::host_mode_doorbell,
+                        {{"dropped", HostModeDoorbell::dropped},
+                         {"stalls", HostModeDoorbell::stalls},
+                         {"pending", HostModeDoorbell::pending}},
+                        "AVIC: what a doorbell does to a core that is not in guest mode.",
+                        "open point 12.4 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.snoops_irr_writes", &AvicKnobs::snoops_irr_writes,
+                         "AVIC: whether a write of the IRR by software is seen without a doorbell.",
+                         "open point 12.5 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.level_eoi_clears_isr", &AvicKnobs::level_eoi_clears_isr,
+                         "AVIC: whether the exit for the EOI of a level interrupt finds its ISR bit clear.",
+                         "open point 12.7 of the hardware fact sheet: a trap, but worded as a fault"),
+      boolean<HostKnobs>("host.knobs.nrip_is_next", &AvicKnobs::nrip_is_next,
+                         "AVIC: whether nRIP of exits 401h and 402h is the next rIP instead of 0.",
+                         "open point 12.8 of the hardware fact sheet"),
+      number<HostKnobs>("host.knobs.non_fixed_exit_id", &AvicKnobs::non_fixed_exit_id, 0, 5, "",
+                        "AVIC: id of exit 401h for an ICR write whose message type is not fixed.",
+                        "open point 12.9 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.x2avic_broadcast", &AvicKnobs::x2avic_broadcast,
+                         "x2AVIC: whether destination FFFF_FFFFh is everybody.",
+                         "open point 12.12 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.x2avic_entry_255_reserved", &AvicKnobs::x2avic_entry_255_reserved,
+                         "x2AVIC: whether entry 255 of the physical ID table is special.",
+                         "open point 12.12 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.x2apic_checks_before_table", &AvicKnobs::x2apic_checks_before_table,
+                         "x2AVIC: whether a write of a read-only register is #GP rather than exit 402h.",
+                         "open point 12.14 of the hardware fact sheet"),
+      choice<HostKnobs>("host.knobs.not_running_index", &AvicKnobs::not_running_index,
+                        {{"lowest", NotRunningIndex::lowest}, {"highest", NotRunningIndex::highest}},
+                        "AVIC: which of several targets that do not run the index of exit 401h id 1 names.",
+                        "open point 12.19 of the hardware fact sheet"),
+      boolean<HostKnobs>("host.knobs.broadcast_with_illegal_page_delivers",
+                         &AvicKnobs::broadcast_with_illegal_page_delivers,
+                         "AVIC: whether a broadcast that ends with id 3 has reached the other targets.",
+                         "open point 12.20 of the hardware fact sheet"),
+      number<HostKnobs>("host.knobs.doorbell_id_bits", &AvicKnobs::doorbell_id_bits, 8, 32, "bits",
+                        "AVIC: width of the host APIC ID that the doorbell MSR takes.",
+                        "8 in APM figure 15-22, 12 in Linux (arch/x86/include/asm/svm.h)"),
+      boolean<HostKnobs>("host.knobs.leaves_icr_busy", &AvicKnobs::leaves_icr_busy,
+                         "AVIC: whether exit 401h leaves the delivery status bit of the ICR set.",
+                         "arch/x86/kvm/svm/avic.c clears it where it was left set"),
+      boolean<HostKnobs>("host.knobs.isrunning_stale_read", &AvicKnobs::isrunning_stale_read,
+                         "AVIC: whether a sender may miss that IsRunning was cleared, a fault of real parts.",
+                         "erratum 1235 of family 17h"),
   };
   return table;
 }

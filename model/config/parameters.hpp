@@ -62,7 +62,7 @@ struct VmDraft : VmConfig {
 
 // One list per table of the scenario. Order is the order of help, schema and resolved output.
 [[nodiscard]] const std::vector<Binding<HostConfig>>& host_parameters();
-[[nodiscard]] const std::vector<Binding<svm::Knobs>>& knob_parameters();
+[[nodiscard]] const std::vector<Binding<HostKnobs>>& knob_parameters();
 [[nodiscard]] const std::vector<Binding<Costs>>& cost_parameters();
 [[nodiscard]] const std::vector<Binding<CState>>& cstate_parameters();
 [[nodiscard]] const std::vector<Binding<KvmConfig>>& kvm_parameters();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apic/avic/knobs.hpp"
 #include "model/config/cost_profile.hpp"
 #include "svm/features.hpp"
 #include "svm/knobs.hpp"
@@ -13,6 +14,10 @@
 #include "workloads/trace/event.hpp"
 
 namespace svmsim::model {
+
+/// Every point that the manual leaves open, as one section: those of the core, and those of AVIC, which act
+/// where AVIC does.
+struct HostKnobs : svm::Knobs, apic::AvicKnobs {};
 
 /// The resolved scenario: every default filled in, every value checked. Only `load_scenario` makes one.
 struct HostConfig {
@@ -26,7 +31,7 @@ struct HostConfig {
       feature_changes;       ///< host.features, reduced to what it changes ("+idle_hlt"), in bit order
   svm::FeatureSet features;  ///< of the profile's CPU with host.features applied
   std::vector<workloads::EventKind> tracepoints;  ///< events whose recording costs t_trace
-  svm::Knobs knobs;
+  HostKnobs knobs;
   Costs cost;
   std::vector<CState> cstates;
 };

@@ -40,7 +40,7 @@ TEST_CASE("parameters: each is declared once, with a sentence, a source and a us
 
 TEST_CASE("parameters: no cost and no knob of the resolved structs is left out") {
   CHECK(cost_parameters().size() * sizeof(std::uint32_t) == sizeof(Costs));
-  CHECK(knob_parameters().size() == sizeof(svmsim::svm::Knobs));  // an enumeration and flags, a byte each
+  CHECK(knob_parameters().size() == sizeof(HostKnobs));  // enumerations, small numbers and flags, a byte each
 }
 
 TEST_CASE("parameters: what is set is what is read, through every binding") {
@@ -54,7 +54,7 @@ TEST_CASE("parameters: what is set is what is read, through every binding") {
     CHECK(std::get<std::int64_t>(*binding.get(costs)) == ++value);
   }
   for (const auto& binding : knob_parameters()) {
-    svmsim::svm::Knobs knobs;
+    HostKnobs knobs;
     const SettingValue before = *binding.get(knobs);
     for (const std::string& choice : binding.declaration.choices) {
       binding.set(knobs, SettingValue(choice));
@@ -63,6 +63,10 @@ TEST_CASE("parameters: what is set is what is read, through every binding") {
     if (const bool* flag = std::get_if<bool>(&before)) {
       binding.set(knobs, SettingValue(!*flag));
       CHECK(std::get<bool>(*binding.get(knobs)) != *flag);
+    }
+    if (std::get_if<std::int64_t>(&before) != nullptr) {
+      binding.set(knobs, SettingValue(binding.declaration.maximum));
+      CHECK(*binding.get(knobs) == SettingValue(binding.declaration.maximum));
     }
   }
 }
