@@ -86,6 +86,8 @@ def mutants_of(source: Path, mutate: str) -> list[Mutant]:
             line, before, after = changed_line(original, text.splitlines())
             if before.startswith(("//", "#", "using ", "namespace ", "[[")):
                 continue
+            if '"' in before:  # a name or a message, which decides nothing
+                continue
             relative = str(source.relative_to(ROOT))
             found.add(Mutant(relative, line, before, after, text))
     return sorted(found, key=lambda mutant: (mutant.line, mutant.after))
