@@ -161,7 +161,7 @@ TEST_CASE("random x2AVIC IPIs agree with a second statement of the rules") {
     DoorbellList doorbells;
     const AvicResult result = vm.send(sender, command.low(), destination, doorbells);
     if (invalid) {
-      RC_ASSERT(result.exit_info_2 >> 32 == 2U);
+      RC_ASSERT((result.exit_info_2 >> 32) == 2U);
       RC_ASSERT(vm.requested(0x41).empty());
       RC_ASSERT(doorbells.count == 0U);
       return;
