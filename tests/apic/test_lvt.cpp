@@ -59,7 +59,9 @@ TEST_CASE("the delivery mode of an entry bypasses the IRR where it says so") {
   const std::vector<std::pair<std::uint32_t, Reception>> modes{
       {0, Reception::accepted}, {1, Reception::ignored}, {2, Reception::smi},     {3, Reception::ignored},
       {4, Reception::nmi},      {5, Reception::init},    {6, Reception::ignored}, {7, Reception::ext_int}};
-  for (const auto& [mode, expected] : modes) {
+  for (const auto& delivery : modes) {
+    const std::uint32_t mode = delivery.first;
+    const Reception expected = delivery.second;
     CAPTURE(mode);
     for (const std::uint32_t msr : {0x833U, 0x834U, 0x835U, 0x836U, 0x850U}) {
       LocalApic apic = enabled(extended());
@@ -146,7 +148,9 @@ TEST_CASE("each error has its bit, and raises the error interrupt until the ESR 
       {LocalApic::esr_send_illegal_vector, [](LocalApic& apic) { apic.write_mmio(0x300, 0x0f); }},
       {LocalApic::esr_receive_illegal_vector, [](LocalApic& apic) { apic.accept(0x0f); }},
       {LocalApic::esr_illegal_register, [](LocalApic& apic) { apic.read_mmio(0x40); }}};
-  for (const auto& [bit, cause] : causes) {
+  for (const auto& row : causes) {
+    const std::uint32_t bit = row.first;
+    const auto cause = row.second;
     CAPTURE(bit);
     LocalApic apic(0, xapic);
     apic.write_mmio(0xf0, 0x1ff);
