@@ -154,8 +154,8 @@ bool GuestDriver::take_events() {
 bool GuestDriver::next_step() {
   Place& place = places_.back();
   if (place.index >= place.program->size()) {
-    trace.push_back(places_.size() > 1 ? "the handler has no more actions"
-                                       : "the program has no more actions");
+    trace.emplace_back(places_.size() > 1 ? "the handler has no more actions"
+                                          : "the program has no more actions");
     return false;
   }
   const ProgramStep& step = (*place.program)[place.index];
