@@ -22,7 +22,8 @@ std::vector<ApicAddress> in_x2apic_mode(const std::vector<std::uint32_t>& ids) {
 
 }  // namespace
 
-DestinationMap::DestinationMap(std::vector<std::uint32_t> ids) : DestinationMap(in_x2apic_mode(ids), 0) {}
+DestinationMap::DestinationMap(const std::vector<std::uint32_t>& ids)
+    : DestinationMap(in_x2apic_mode(ids), 0) {}
 
 DestinationMap::DestinationMap(std::vector<ApicAddress> addresses, int /*by address*/)
     : addresses_(std::move(addresses)), by_id_(addresses_.size()) {

@@ -67,7 +67,7 @@ class DestinationMap {
   static constexpr std::size_t no_sender = ~std::size_t{0};
 
   /// All in x2APIC mode. `ids` must be distinct; throws InternalError otherwise.
-  explicit DestinationMap(std::vector<std::uint32_t> ids);
+  explicit DestinationMap(const std::vector<std::uint32_t>& ids);
   /// The x2APIC IDs must be distinct; throws InternalError otherwise. xAPIC and logical IDs may be anything.
   [[nodiscard]] static DestinationMap of(std::vector<ApicAddress> addresses) {
     return DestinationMap(std::move(addresses), 0);

@@ -163,7 +163,7 @@ class LocalApic {
   void tsc_jumped(std::int64_t delta) noexcept { timer_.tsc_jumped(delta); }
 
   /// A local source fires once: thermal, performance counter, extended LVT, or an edge at a LINT pin.
-  Reception signal(LvtEntry entry) noexcept;
+  Reception signal(LvtEntry which) noexcept;
   /// The logical level of a LINT pin (lint0, lint1). A rising edge signals; a level entry (fixed, bit 15)
   /// interrupts again after its EOI while the pin stays asserted. `masked` and `ignored` when nothing went
   /// on.
