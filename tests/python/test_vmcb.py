@@ -168,9 +168,9 @@ def test_describe_exits_and_knobs(cli: Cli, root: Path) -> None:
     knobs = json.loads(cli("describe", "knobs", "--json", "-").stdout)["knobs"]
     declared = {record["path"].rpartition(".")[2] for record in knobs}
     members = set()
-    for path, struct in (("svm/knobs.hpp", "Knobs"), ("apic/avic/knobs.hpp", "AvicKnobs")):
+    for path, name in (("svm/knobs.hpp", "Knobs"), ("apic/avic/knobs.hpp", "AvicKnobs")):
         header = (root / path).read_text()
-        body = header[header.index(f"struct {struct} {{") :]
+        body = header[header.index(f"struct {name} {{") :]
         members |= {
             line.split("=")[0].split()[-1]
             for line in body[: body.index("};")].splitlines()
