@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from svmsim._vmcb import explain_vmcb
     from svmsim.result import Result
     from svmsim.scenario import Scenario
+    from svmsim.table import ResultTable
 
     __version__: str
 
@@ -39,6 +40,7 @@ __all__ = [
     "InternalError",
     "Problem",
     "Result",
+    "ResultTable",
     "Scenario",
     "ScenarioError",
     "Step",
@@ -61,6 +63,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"svmsim.{name}")
     elif name in {"Result", "Scenario"}:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
+    elif name == "ResultTable":
+        value = importlib.import_module("svmsim.table").ResultTable
     elif name == "explain_vmcb":
         value = importlib.import_module("svmsim._vmcb").explain_vmcb
     elif name in {"CaseResult", "CheckResult", "check", "list_cases"}:

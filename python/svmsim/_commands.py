@@ -370,12 +370,14 @@ def describe(
         bool, typer.Option("--schema", help="Print the JSON Schema of a scenario.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="hlt: write Markdown.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="hlt, results: write Markdown."),
     ] = None,
 ) -> None:
     """Describe every parameter, statistic, exit code, knob, profile, program and event.
 
-    `describe hlt` is a table of when HLT exits, made by running it in every setting.
+    `describe hlt` is a table of when HLT exits, made by running it in every setting; `describe
+    results` says what the tables of a campaign hold.
     """
     _check_outputs(json_, output)
     if schema:
@@ -384,8 +386,13 @@ def describe(
     if name == "hlt":
         _describe_hlt(json_, output)
         return
+    if name == "results":
+        _describe_results(json_, output)
+        return
     if output is not None:
-        raise UserError([problem("only the table of describe hlt is written", path="--output")])
+        raise UserError(
+            [problem("only describe hlt and describe results are written", path="--output")]
+        )
     name = _OTHER_TOPIC_NAMES.get(name or "", name)
     topics = {topic: _records(items) for topic, items in json.loads(_core.describe()).items()}
     if name is None:
@@ -420,6 +427,22 @@ def _describe_hlt(json_target: str | None, output: Path | None) -> None:
         write_text(output, hlt_markdown(table))
     elif json_target != "-":
         _print(hlt_view(table))
+
+
+def _describe_results(json_target: str | None, output: Path | None) -> None:
+    from dataclasses import asdict
+
+    from svmsim._render import records_table
+    from svmsim.table.document import results_markdown
+    from svmsim.table.schema import table_schemas
+
+    tables = {name: asdict(schema) for name, schema in table_schemas().items()}
+    _write_json(json_target, _indented(tables))
+    if output is not None:
+        write_text(output, results_markdown())
+    elif json_target != "-":
+        for name, schema in tables.items():
+            _print(records_table(f"{name}: {schema['row']}", list(schema["columns"])), "")
 
 
 def _records(items: Any) -> list[dict[str, Any]]:
