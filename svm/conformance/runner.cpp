@@ -145,7 +145,7 @@ class Comparison {
     if (!speaks_of(expect_, "event_inj"))
       add("event_inj.valid", "0", (control.event_inj & event_inj::valid) != 0 ? "1" : "0");
     if (!speaks_of(expect_, "exit_int_info"))
-      add("exit_int_info.valid", "0", (control.exit_int_info & event_inj::valid) != 0 ? "1" : "0");
+      add("exit_int_info", hex(0), hex(control.exit_int_info));
   }
 
   const Expectation& expect_;
