@@ -15,6 +15,7 @@ Step GuestCpu::boundary(PhysicalEvents events, GuestEnvironment& environment) {
     if (step.kind != StepKind::none) return step;
     shut_down_ = was_shut_down;
   }
+  if (avic_environment_ != nullptr) note_avic_pending();
   // Table 15-10: without GIF, which the guest's own CLGI may have cleared, all of them are held.
   if (!gif_ || shut_down_) return {};
 
@@ -54,6 +55,7 @@ Step GuestCpu::non_maskable_event(PhysicalEvents events, GuestEnvironment& envir
     if (environment.init_redirected()) return raise(exception_vector::security, true, 1, 0, environment);
     // The processor starts anew: no #VMEXIT, nothing is saved.
     vmcb_ = nullptr;
+    end_avic();
     halted_ = false;
     nmi_masked_ = false;
     return {StepKind::reset, 0, 0};
@@ -90,9 +92,11 @@ Step GuestCpu::physical_interrupt(GuestEnvironment& environment) {
 
 Step GuestCpu::virtual_interrupt(GuestEnvironment& environment) {
   using namespace int_ctl;
-  const bool taken = (int_ctl_ & (v_irq | v_gif)) == (v_irq | v_gif) && (rflags_ & rflags::interrupt) != 0 &&
-                     !shadow_ && above_tpr(int_ctl_);
+  const bool taken =
+      (int_ctl_ & (v_irq | v_gif)) == (v_irq | v_gif) && (rflags_ & rflags::interrupt) != 0 && !shadow_;
   if (!taken) return {};
+  if (avic_environment_ != nullptr) return avic_interrupt(environment);
+  if (!above_tpr(int_ctl_)) return {};
   if (intercepts(Intercept::vintr)) return vmexit(exit_code::vintr);
   // V_IRQ is cleared before the IDT is read (15.21.4), so a fault there finds it 0 and the event in
   // EXITINTINFO.

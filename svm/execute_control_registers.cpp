@@ -162,7 +162,7 @@ Step GuestCpu::write_cr(unsigned number, std::uint64_t value, const GuestAction&
 }
 
 // CR8 is V_TPR. Without V_INTR_MASKING it is the physical APIC's TPR as well (15.21.2), reached as the x2APIC
-// register.
+// register. With AVIC a write also reaches the backing page, whatever V_INTR_MASKING says.
 Step GuestCpu::execute_cr8(const GuestAction& action, bool write, GuestEnvironment& environment) {
   if (cpl_ != 0 || (write && action.operand[0] > 0xf)) return general_protection(environment);
   const Intercept intercept = write ? Intercept::write_cr8 : Intercept::read_cr8;
@@ -170,9 +170,16 @@ Step GuestCpu::execute_cr8(const GuestAction& action, bool write, GuestEnvironme
     return instruction_exit(exit_code_of(intercept), action, cr_exit_info(action));
   }
   const bool masking = (int_ctl_ & int_ctl::v_intr_masking) != 0;
-  if (!write) return retire(action, masking ? v_tpr() : environment.read_msr(msr_x2apic_tpr).value >> 4);
+  const bool avic = avic_environment_ != nullptr;
+  if (!write) {
+    return retire(action, masking || avic ? v_tpr() : environment.read_msr(msr_x2apic_tpr).value >> 4);
+  }
   const auto priority = static_cast<std::uint8_t>(action.operand[0]);
   int_ctl_ = int_ctl::with_v_tpr(int_ctl_, priority);
+  if (avic) {
+    environment.avic_write_cr8(priority);
+    note_avic_pending();
+  }
   if (!masking) static_cast<void>(environment.write_msr(msr_x2apic_tpr, std::uint64_t{priority} << 4));
   const Step step = retire(action);
   return sev_es() && intercepts(Intercept::cr8_write_trap) ? vmexit(exit_code::cr8_write_trap, priority)

@@ -5,10 +5,21 @@
 
 namespace svmsim::svm {
 
+namespace {
+
+constexpr std::uint64_t apic_bar_mask = 0x000f'ffff'ffff'f000;
+
+}  // namespace
+
 Step GuestCpu::execute_memory(const GuestAction& action, PageAccess access, GuestEnvironment& environment) {
   const std::uint64_t address = action.operand[1];
-  if (nested_allows(address, access, environment)) return retire(action);
-  return nested_page_fault(address, access, environment);
+  if (!nested_allows(address, access, environment)) return nested_page_fault(address, access, environment);
+  // 15.29.3: the nested tables give the permission, APIC_BAR says which page is the APIC's.
+  if (avic_environment_ != nullptr && access != PageAccess::fetch && !x2avic() &&
+      (address >> 12) == (vmcb_->control.avic_vapic_bar & apic_bar_mask) >> 12) {
+    return execute_avic_page(action, access == PageAccess::write, environment);
+  }
+  return retire(action);
 }
 
 // 15.25.14: supervisor code does not run from pages that the nested tables give to the user, and runs from

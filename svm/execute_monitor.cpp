@@ -46,7 +46,9 @@ bool GuestCpu::monitor_written(std::uint64_t address) noexcept {
 // MWAIT with ECX[0]: an interrupt that RFLAGS.IF masks ends the wait all the same, and
 // stays pending.
 void GuestCpu::end_wait_by_masked_interrupt(PhysicalEvents events) noexcept {
-  const bool is_virtual = (int_ctl_ & int_ctl::v_irq) != 0 && int_ctl::above_tpr(int_ctl_);
+  // What AVIC has recognized is above the PPR already.
+  const bool above = avic_environment_ != nullptr || int_ctl::above_tpr(int_ctl_);
+  const bool is_virtual = (int_ctl_ & int_ctl::v_irq) != 0 && above;
   if (waiting() && mwait_takes_masked_ && (events.intr || is_virtual)) halted_ = false;
 }
 

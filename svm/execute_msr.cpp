@@ -8,6 +8,8 @@ namespace svmsim::svm {
 namespace {
 
 constexpr std::uint32_t msr_tsc = 0x10;
+constexpr std::uint32_t msr_x2apic_first = 0x800;
+constexpr std::uint32_t x2apic_msrs = 0x100;
 constexpr std::uint32_t msr_efer = 0xc000'0080;
 
 }  // namespace
@@ -39,6 +41,9 @@ Step GuestCpu::execute_msr(const GuestAction& action, bool write, GuestEnvironme
       environment.msr_permission_map(vmcb_->control.msrpm_base_pa & ~std::uint64_t{0xfff})
           .intercepts(action.number, write)) {
     return instruction_exit(exit_code::msr, action, write ? 1 : 0);
+  }
+  if (x2avic() && action.number - msr_x2apic_first < x2apic_msrs) {
+    return execute_avic_msr(action, write, environment);
   }
   if (write) {
     if (action.number == msr_efer) return write_efer(action, environment);

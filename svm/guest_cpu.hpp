@@ -51,12 +51,14 @@ struct Step {
 ///
 /// An SEV-ES guest's registers are taken to be in the state save area of the VMCB that runs, not in its VMSA.
 ///
-/// Left out: AVIC and Secure AVIC deliver nothing here (only the idle-HLT intercept looks at the backing
-/// page); the SMM handler; the host state that VMRUN saves and #VMEXIT loads; the guest's own page tables
-/// (linear addresses are guest physical ones); the TSS I/O bitmap; real memory: a memory action only asks
-/// whether the nested page tables allow it, a gate of the IDT what GuestEnvironment says of it. Intercepts,
-/// exit fields and permission map pointers are read from the VMCB in place, without the cache that the clean
-/// bits describe.
+/// Under AVIC the APIC's state is in the backing page, which the environment has: GuestCpu asks it what is
+/// recognized, and makes of its answers what the guest sees: deliveries, results, #GP, exits 401h and 402h.
+///
+/// Left out: Secure AVIC delivers nothing here; the SMM handler; the host state that VMRUN saves and #VMEXIT
+/// loads; the guest's own page tables (linear addresses are guest physical ones); the TSS I/O bitmap; real
+/// memory: a memory action only asks whether the nested page tables allow it, a gate of the IDT what
+/// GuestEnvironment says of it. Intercepts, exit fields and permission map pointers are read from the VMCB in
+/// place, without the cache that the clean bits describe.
 class GuestCpu {
  public:
   explicit GuestCpu(FeatureSet features, Knobs knobs = {}, ProcessorLimits limits = {});
@@ -79,6 +81,14 @@ class GuestCpu {
   /// One action at action.rip: retired, halted, delivered (a fault) or vmexit. An exiting fault-like
   /// instruction changes nothing. Precondition: in guest mode, not halted.
   Step execute(const GuestAction& action, GuestEnvironment& environment);
+
+  /// AVIC: a doorbell has reached this core and the environment has evaluated the backing page, or for
+  /// another reason avic_pending() is another one. Nothing happens outside of guest mode, or without AVIC.
+  void avic_evaluated() noexcept {
+    if (avic_environment_ != nullptr) note_avic_pending();
+  }
+  /// Whether the guest that runs has AVIC.
+  [[nodiscard]] bool avic_enabled() const noexcept { return avic_environment_ != nullptr; }
 
   /// Whether a virtual interrupt or NMI could be taken now or after a shadow. Physical events are known to
   /// the driver, who calls boundary() when this or PhysicalEvents::any() is true.
@@ -260,6 +270,25 @@ class GuestCpu {
   }
   Step execute_bus_lock(const GuestAction& action, GuestEnvironment& environment);
 
+  // execute_avic.cpp
+  [[nodiscard]] Step execute_avic_msr(const GuestAction& action, bool write, GuestEnvironment& environment);
+  [[nodiscard]] Step execute_avic_page(const GuestAction& action, bool write, GuestEnvironment& environment);
+  [[nodiscard]] Step complete_avic_access(const AvicAccess& access, const GuestAction& action,
+                                          GuestEnvironment& environment);
+  [[nodiscard]] Step avic_interrupt(GuestEnvironment& environment);
+  void note_avic_pending() noexcept {
+    int_ctl_ =
+        avic_environment_->avic_pending() >= 0 ? int_ctl_ | int_ctl::v_irq : int_ctl_ & ~int_ctl::v_irq;
+  }
+  void end_avic() noexcept {
+    if (avic_environment_ == nullptr) return;
+    avic_environment_->avic_vmexit();
+    avic_environment_ = nullptr;
+  }
+  [[nodiscard]] bool x2avic() const noexcept {
+    return avic_environment_ != nullptr && (int_ctl_ & int_ctl::x2avic_enable) != 0;
+  }
+
   // execute_by_rule.cpp: instructions that svm/instruction_rules.hpp decides
   Step execute_by_rule(const GuestAction& action, GuestEnvironment& environment);
   [[nodiscard]] int failed_check(std::uint32_t checks, const InstructionRule& rule,
@@ -319,8 +348,9 @@ class GuestCpu {
   Vmcb* vmcb_ = nullptr;
   std::uint64_t rip_ = 0;
   std::uint64_t rflags_ = 0;
-  /// int_ctl as the core holds it: bits without a feature or an enable bit are 0, V_IRQ is 0 under AVIC, and
-  /// VGIF is 1 where it is not in use, so that the hot tests need no enable bits.
+  /// int_ctl as the core holds it: bits without a feature or an enable bit are 0, and VGIF is 1 where it is
+  /// not in use, so that the hot tests need no enable bits. Under AVIC, which ignores the VMCB's V_IRQ, the
+  /// bit says that an interrupt of the backing page is recognized: event_possible() asks for nothing more.
   std::uint32_t int_ctl_ = 0;
   std::uint32_t supported_int_ctl_ = 0;
   std::uint32_t saved_int_ctl_ = 0;  ///< bits that #VMEXIT writes back
@@ -346,6 +376,7 @@ class GuestCpu {
   bool needs_surroundings_ = false;                    ///< for legal_inputs_
   GuestEnvironment* sev_es_environment_ = nullptr;     ///< of the SEV-ES guest that runs
   std::uint64_t sev_features_ = 0;                     ///< of its VMSA
+  GuestEnvironment* avic_environment_ = nullptr;       ///< of a guest that runs with AVIC
   VmrunInputs legal_inputs_ = VmrunInputs::of_none();  ///< of the last VMRUN whose state was legal
   PauseFilter pause_filter_;
   std::vector<Frame> frames_;

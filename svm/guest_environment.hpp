@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "svm/avic_access.hpp"
 #include "svm/permission_map.hpp"
 
 namespace svmsim::svm {
@@ -62,6 +63,7 @@ struct NestedPage {
 };
 
 struct Vmcb;
+struct VmcbControl;
 
 /// What GuestCpu asks of its surroundings. `apic/` and `model/` implement it; svm/ knows neither time nor
 /// wiring. Every question is about something the VMCB does not intercept, or about memory outside the VMCB.
@@ -147,9 +149,45 @@ class GuestEnvironment {
     return true;
   }
 
-  /// AVIC: class-relevant view of the backing page. Vector of the highest IRR bit, or -1.
+  // AVIC (APM vol. 2, 15.29; fact sheet 8). Asked only while the VMCB that runs enables it. The backing page
+  // and the tables are memory: what is recognized, and where an IPI goes, is the environment's to know. The
+  // defaults are those of an environment without a backing page: registers are MSRs that hold values, and
+  // nothing is ever pending.
+
+  /// VMRUN has loaded the AVIC fields: the backing page is evaluated.
+  virtual void avic_vmrun(const VmcbControl& /*control*/) {}
+  /// VMRUN is complete, an injected event delivered: a doorbell that came meanwhile is evaluated.
+  virtual void avic_entered() {}
+  /// #VMEXIT, or the end of guest mode by an INIT.
+  virtual void avic_vmexit() {}
+  /// The recognized interrupt: vector, or -1. Asked behind everything that evaluates (8.5) and at boundaries.
+  [[nodiscard]] virtual int avic_pending() { return -1; }
+  /// The guest takes it: IRR to ISR, PPR follows. -1 when software has withdrawn it.
+  [[nodiscard]] virtual int avic_acknowledge() { return -1; }
+  /// MOV CR8: V_TPR is GuestCpu's, the TPR of the backing page follows.
+  virtual void avic_write_cr8(std::uint8_t /*cr8*/) {}
+  /// x2AVIC: RDMSR and WRMSR of 800h-8FFh that the MSR permission map lets through.
+  [[nodiscard]] virtual AvicAccess avic_read_msr(std::uint32_t msr) {
+    const MsrAccess access = read_msr(msr);
+    AvicAccess result;
+    result.outcome = access.general_protection ? AvicOutcome::general_protection : AvicOutcome::done;
+    result.value = access.value;
+    return result;
+  }
+  [[nodiscard]] virtual AvicAccess avic_write_msr(std::uint32_t msr, std::uint64_t value) {
+    AvicAccess result;
+    if (write_msr(msr, value).general_protection) result.outcome = AvicOutcome::general_protection;
+    return result;
+  }
+  /// xAVIC: an access to the page at APIC_BAR that the nested page tables allow; `offset` is within the page.
+  [[nodiscard]] virtual AvicAccess avic_read_page(std::uint32_t /*offset*/) { return {}; }
+  [[nodiscard]] virtual AvicAccess avic_write_page(std::uint32_t /*offset*/, std::uint32_t /*value*/) {
+    return {};
+  }
+
+  /// The view of the idle-HLT intercept. Vector of the highest IRR bit in the backing page, or -1.
   [[nodiscard]] virtual int avic_highest_irr() { return -1; }
-  /// AVIC: PPR of the backing page.
+  /// PPR of the backing page.
   [[nodiscard]] virtual std::uint8_t avic_ppr() { return 0; }
 };
 

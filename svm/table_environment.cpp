@@ -79,6 +79,14 @@ int TableEnvironment::acknowledge_physical_interrupt() {
   return vector;
 }
 
+int TableEnvironment::avic_acknowledge() {
+  const int vector = avic_pending();
+  if (vector < 0) return -1;
+  highest_irr = -1;
+  ppr = static_cast<std::uint8_t>(vector & 0xf0);
+  return vector;
+}
+
 std::uint8_t TableEnvironment::gate_privilege_level(std::uint8_t vector) {
   const auto found = gate_levels.find(vector);
   return found != gate_levels.end() ? found->second : GuestEnvironment::gate_privilege_level(vector);

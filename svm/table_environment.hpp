@@ -19,7 +19,8 @@ namespace svmsim::svm {
 /// guest changes (MSRs, ports, acknowledged interrupts) can be read back there.
 ///
 /// Left out: time passes only when somebody calls advance(); a port keeps what was last written to it,
-/// whatever the size; MSRs do nothing but hold a value.
+/// whatever the size; MSRs do nothing but hold a value, those of the APIC under AVIC too: the backing page is
+/// `highest_irr` and `ppr`, and no more.
 class TableEnvironment : public GuestEnvironment {
  public:
   std::uint64_t tsc = 0;                         ///< of the host
@@ -76,6 +77,9 @@ class TableEnvironment : public GuestEnvironment {
   std::uint64_t handler_entry(std::uint8_t vector) override;
   const MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
   const IoPermissionMap& io_permission_map(std::uint64_t physical) override;
+  int avic_pending() override { return (highest_irr >> 4) > (ppr >> 4) ? highest_irr : -1; }
+  /// Takes `highest_irr`, and raises `ppr` to its class.
+  int avic_acknowledge() override;
   int avic_highest_irr() override { return highest_irr; }
   std::uint8_t avic_ppr() override { return ppr; }
   /// Takes the first pending interrupt.

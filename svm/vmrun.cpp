@@ -66,7 +66,10 @@ Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
   int_ctl_ = control.int_ctl & supported_int_ctl_;
   saved_int_ctl_ = v_tpr_mask;
   if ((int_ctl_ & avic_enable) != 0) {
+    // 15.29.4: V_IRQ is ignored, and not written back.
     int_ctl_ &= ~v_irq;
+    avic_environment_ = &environment;
+    environment.avic_vmrun(control);
   } else {
     saved_int_ctl_ |= v_irq;
   }
@@ -90,8 +93,13 @@ Step GuestCpu::vmrun(Vmcb& vmcb, bool host_if, GuestEnvironment& environment) {
     asid_ = control.asid;
   }
   gif_ = true;
-  if ((control.event_inj & event_inj::valid) != 0) return inject(environment);
-  return {StepKind::entered, 0, 0};
+  const Step step =
+      (control.event_inj & event_inj::valid) != 0 ? inject(environment) : Step{StepKind::entered, 0, 0};
+  if (avic_environment_ != nullptr) {
+    environment.avic_entered();
+    note_avic_pending();
+  }
+  return step;
 }
 
 // What VMRUN reads besides the VMCB: PDPTEs, U_CET, the VMSA. Returns the exit code of a refusal, or 0.
@@ -141,6 +149,7 @@ Step GuestCpu::vmexit(std::uint64_t code, std::uint64_t info_1, std::uint64_t in
   halted_ = false;
   gif_ = false;
   vmcb_ = nullptr;
+  end_avic();
   return {StepKind::vmexit, 0, 0};
 }
 

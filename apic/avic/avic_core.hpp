@@ -7,19 +7,15 @@
 #include "apic/avic/ipi.hpp"
 #include "apic/avic/memory.hpp"
 #include "apic/avic/register_access.hpp"
+#include "svm/avic_access.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/vmcb.hpp"
 
 namespace svmsim::apic {
 
-/// How a guest's access to its APIC ended.
-enum class AvicOutcome : std::uint8_t {
-  done,                ///< retired without an exit
-  general_protection,  ///< x2AVIC: #GP(0) in the guest; nothing has changed
-  noaccel_fault,       ///< exit 402h, nothing has changed; rIP at the instruction
-  noaccel_trap,        ///< exit 402h after the access; rIP after the instruction
-  incomplete_ipi,      ///< exit 401h after the ICR was stored; rIP after the instruction
-};
+/// AVIC's answers are what GuestCpu takes.
+using AvicOutcome = svm::AvicOutcome;
+using AvicResult = svm::AvicAccess;
 
 /// Fields of exit 402h (APM vol. 2, 15.29.9.2).
 namespace noaccel_info {
@@ -27,25 +23,6 @@ inline constexpr std::uint64_t write = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t offset_mask = 0xff0;
 inline constexpr std::uint64_t vector_mask = 0xff;  ///< EXITINFO2 of an EOI write
 }  // namespace noaccel_info
-
-struct AvicResult {
-  AvicOutcome outcome = AvicOutcome::done;
-  bool nrip_is_next = false;      ///< nRIP of the exit is the next rIP, not 0 (knob 12.8)
-  std::int8_t v_tpr = -1;         ///< the new V_TPR of a TPR write, which GuestCpu must take over; else -1
-  std::uint64_t value = 0;        ///< of a read
-  std::uint64_t exit_info_1 = 0;  ///< of an exit
-  std::uint64_t exit_info_2 = 0;
-
-  [[nodiscard]] bool exits() const noexcept { return outcome >= AvicOutcome::noaccel_fault; }
-  [[nodiscard]] std::uint64_t exit_code() const noexcept {
-    return outcome == AvicOutcome::incomplete_ipi ? svm::exit_code::avic_incomplete_ipi
-                                                  : svm::exit_code::avic_noaccel;
-  }
-  /// Whether the access has retired: rIP, on an exit too, is the next one.
-  [[nodiscard]] bool rip_after() const noexcept {
-    return outcome == AvicOutcome::done || outcome >= AvicOutcome::noaccel_trap;
-  }
-};
 
 /// What a doorbell did to the core that received it.
 enum class DoorbellEffect : std::uint8_t {
