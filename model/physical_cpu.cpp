@@ -46,6 +46,7 @@ void PhysicalCpu::main() {
     need_resched_ = &scheduler->need_resched(settings_.index);
     wait_until(moment(0, rank_));
     run_threads();
+    before_wait();
   } catch (...) {
     failure_ = std::current_exception();
     sc_core::sc_stop();
@@ -180,11 +181,13 @@ void PhysicalCpu::look_ahead() {
 }
 
 void PhysicalCpu::wait_until(Moment until) {
+  before_wait();
   if (until > kernel_now()) sc_core::wait(delay_until(until));
   after_wait();
 }
 
 void PhysicalCpu::wait_for_arrival(Moment until) {
+  before_wait();
   if (!inbox_.empty()) arrival_event_.notify(delay_until(moment(inbox_.front().time, rank_)));
   if (until == never) {
     sc_core::wait(arrival_event_);
@@ -259,6 +262,7 @@ void PhysicalCpu::poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& ev
   const std::uint64_t stop = std::min({deadline_cycles, next_own(), settings_.end_cycles});
   if (!inbox_.empty()) arrival_event_.notify(delay_until(moment(inbox_.front().time, rank_)));
   const Moment until = moment(stop, rank_);
+  before_wait();
   if (until > kernel_now()) sc_core::wait(delay_until(until), event | arrival_event_);
   local_ = std::max(local_, std::min(stop, cycles_of(kernel_now())));
   after_wait();

@@ -12,6 +12,7 @@
 #include "model/event_hub.hpp"
 #include "model/interfaces.hpp"
 #include "model/time.hpp"
+#include "model/wave_probe.hpp"
 
 namespace svmsim::model {
 
@@ -133,6 +134,11 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   [[nodiscard]] const Costs& costs() const noexcept { return costs_; }
   [[nodiscard]] Moment moment_of(std::uint64_t cycles) const noexcept { return moment(cycles, rank_); }
 
+  /// What the time goes to now.
+  [[nodiscard]] CpuTime use() const noexcept { return use_; }
+  /// The probe must outlive the run.
+  void set_wave_probe(WaveProbe& probe) noexcept { wave_probe_ = &probe; }
+
   void post(const Arrival& arrival) override;
 
  private:
@@ -150,6 +156,9 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   void wait_until(Moment until);
   void wait_for_arrival(Moment until);
   void after_wait();
+  void before_wait() {
+    if (wave_probe_ != nullptr) wave_probe_->sample();
+  }
   void look_ahead();
   void look_around();
   [[nodiscard]] std::uint64_t guest_work_slow(std::uint64_t cycles);
@@ -181,6 +190,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   std::uint64_t warmup_switches_ = 0;
   std::uint64_t last_idle_exit_ = 0;
   std::exception_ptr failure_;
+  WaveProbe* wave_probe_ = nullptr;
 };
 
 }  // namespace svmsim::model

@@ -11,6 +11,7 @@
 #include "model/sim_context.hpp"
 #include "model/units.hpp"
 #include "model/version.hpp"
+#include "model/waveform.hpp"
 #include "svm/user_error.hpp"
 
 namespace svmsim::model {
@@ -145,7 +146,15 @@ RunResult Simulation::run() {
     return workloads::make_program(vm.workload, vcpu, vm.vcpus);
   };
   const SimContext context;
-  Machine machine("machine", scenario_, factory_ ? factory_ : own);
+  Scenario built = scenario_;
+  if (!waveform_.empty()) built.run.run_ahead = false;  // waveforms see kernel time (design.md section 2)
+  Machine machine("machine", built, factory_ ? factory_ : own);
+  std::unique_ptr<Waveform> waveform;
+  if (!waveform_.empty()) {
+    waveform = std::make_unique<Waveform>(waveform_, machine, scenario_.host.tsc_hz);
+    for (const auto& cpu : machine.cpus())
+      cpu->set_wave_probe(*waveform);
+  }
   for (EventSink* sink : sinks_)
     machine.events().add_sink(*sink);
   if (progress_) {
@@ -164,6 +173,7 @@ RunResult Simulation::run() {
     if (cpu->failure()) std::rethrow_exception(cpu->failure());
   }
   machine.events().flush_all();
+  if (waveform) waveform->close();
   RunResult result = collect(machine, scenario_);
   result.wall_time_s = wall.count();
   return result;

@@ -37,6 +37,8 @@ class Simulation {
   void set_source_factory(SourceFactory factory) { factory_ = std::move(factory); }
   /// The sink must outlive run().
   void add_sink(EventSink& sink) { sinks_.push_back(&sink); }
+  /// Writes a VCD file of the run (model/waveform.hpp); run-ahead is off then, which changes no result.
+  void set_waveform(std::string path) { waveform_ = std::move(path); }
   void set_progress(Progress progress) { progress_ = std::move(progress); }
 
   /// Host threads of the scenario and their names, for trace writers.
@@ -50,6 +52,7 @@ class Simulation {
   Scenario scenario_;
   SourceFactory factory_;
   std::vector<EventSink*> sinks_;
+  std::string waveform_;
   Progress progress_;
 };
 

@@ -14,12 +14,14 @@
 
 #include "model/config/describe.hpp"
 #include "model/config/loader.hpp"
+#include "model/event_list_sink.hpp"
 #include "model/replay.hpp"
 #include "model/simulation.hpp"
 #include "model/stats/perf_table.hpp"
 #include "model/stats/run_result.hpp"
 #include "model/trace_file_sink.hpp"
 #include "python/binding_support.hpp"
+#include "python/event_binding.hpp"
 #include "python/svm_binding.hpp"
 #include "python/vmcb_binding.hpp"
 #include "svm/user_error.hpp"
@@ -53,18 +55,27 @@ svmsim::model::Progress progress_to(const py::object& callback) {
 
 std::string run(const std::string& source, bool is_file, const std::string& base_dir,
                 const std::vector<std::string>& overrides, const std::string& trace,
-                const py::object& progress) {
+                const py::object& progress, const std::string& waveform, const py::object& events,
+                std::size_t most_events) {
   svmsim::model::Simulation simulation(load(source, is_file, base_dir, overrides));
   std::unique_ptr<svmsim::model::TraceFileSink> sink;
   if (!trace.empty()) {
     sink = std::make_unique<svmsim::model::TraceFileSink>(trace, simulation);
     simulation.add_sink(*sink);
   }
+  svmsim::model::EventListSink list(simulation.scenario().host.tsc_hz, most_events);
+  if (!events.is_none()) simulation.add_sink(list);
+  simulation.set_waveform(waveform);
   simulation.set_progress(progress_to(progress));
-  const py::gil_scoped_release release;
-  const auto result = simulation.run();
-  if (sink) sink->close();
-  return to_json(result);
+  std::string json;
+  {
+    const py::gil_scoped_release release;
+    const auto result = simulation.run();
+    if (sink) sink->close();
+    json = to_json(result);
+  }
+  if (!events.is_none()) events.attr("update")(event_columns(list, simulation));
+  return json;
 }
 
 void translate(std::exception_ptr pending) {
@@ -114,7 +125,8 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"));
   module.def("run", &run, py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"),
-             py::arg("trace") = "", py::arg("progress") = py::none());
+             py::arg("trace") = "", py::arg("progress") = py::none(), py::arg("waveform") = "",
+             py::arg("events") = py::none(), py::arg("most_events") = 20'000'000);
   module.def("perf_table",
              [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
   module.def(

@@ -14,6 +14,9 @@ def run(
     overrides: list[str],
     trace: str = "",
     progress: Callable[[float], None] | None = None,
+    waveform: str = "",
+    events: dict[str, Any] | None = None,
+    most_events: int = 20_000_000,
 ) -> str: ...
 def perf_table(result_json: str) -> str: ...
 def import_trace(path: str, output: str, capture: int, options: str) -> str: ...
