@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svmsim._check import CaseResult, CheckResult, check, list_cases
     from svmsim._core import Environment, GuestCpu, Step, Vmcb
     from svmsim._vmcb import explain_vmcb
+    from svmsim.events import Events
     from svmsim.result import Result
     from svmsim.scenario import Scenario
     from svmsim.table import ResultTable
@@ -36,6 +37,7 @@ __all__ = [
     "CaseResult",
     "CheckResult",
     "Environment",
+    "Events",
     "GuestCpu",
     "InternalError",
     "Problem",
@@ -61,7 +63,7 @@ def __getattr__(name: str) -> Any:
     value: Any
     if name in {"plot", "studies"}:
         value = importlib.import_module(f"svmsim.{name}")
-    elif name in {"Result", "Scenario"}:
+    elif name in {"Events", "Result", "Scenario"}:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
     elif name == "ResultTable":
         value = importlib.import_module("svmsim.table").ResultTable

@@ -140,6 +140,14 @@ def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")],
     set_: SetOption = None,
     trace: TraceOption = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a timeline for ui.perfetto.dev."),
+    ] = None,
+    vcd: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write waveforms of pCPUs and vCPUs (VCD); slower."),
+    ] = None,
     json_: JsonOption = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set run.seed=SEED.")] = None,
 ) -> None:
@@ -148,8 +156,8 @@ def run(
     if seed is not None:
         overrides.append(f"run.seed={seed}")
     loaded = Scenario.load(scenario, overrides)
-    _check_outputs(json_, trace, inputs=[scenario, *loaded.files()])
-    result = loaded.run(trace=trace, progress=True)
+    _check_outputs(json_, trace, perfetto, vcd, inputs=[scenario, *loaded.files()])
+    result = loaded.run(trace=trace, perfetto=perfetto, vcd=vcd, progress=True)
     _write_json(json_, result.to_json())
     if json_ != "-":
         from svmsim._render import perf_text, result_view

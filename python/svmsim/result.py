@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # polars is imported when a frame is asked for, since it is s
     import polars as pl
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from svmsim.events import Events
+
 __all__ = ["EXIT_COLUMNS", "Result"]
 
 SCHEMA = 1
@@ -63,6 +65,8 @@ class Result:
         if wrong:
             raise UserError([problem(what, path=path) for path, what in wrong[:_MOST_FAULTS]])
         self._data = data
+        self.events: Events | None = None
+        """What happened, when `Scenario.run` was asked for it; no part of the JSON."""
 
     @classmethod
     def from_json(cls, text: str) -> Result:

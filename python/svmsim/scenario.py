@@ -168,28 +168,60 @@ class Scenario:
         self,
         trace: str | Path | None = None,
         progress: bool | Callable[[float], None] = False,
+        *,
+        events: bool = False,
+        perfetto: str | Path | None = None,
+        vcd: str | Path | None = None,
     ) -> Result:
         """Simulate and return the result.
 
         Args:
             trace: file for the events in the kernel's ftrace text format.
+            events: keep the events, for `Result.events`; some 100 bytes for each.
+            perfetto: file for a timeline that ui.perfetto.dev shows.
+            vcd: file for waveforms of pCPUs and vCPUs, as GTKWave shows them; slows the run down.
             progress: True shows a bar on standard error when it takes more than two seconds; a
                 function gets the share of the work done now and then, 0 to 1, or -1 when the
                 scenario has no known end; it may raise to stop the simulation.
 
         Raises:
-            UserError: the trace file cannot be written, or is a file that the scenario names.
+            UserError: a file cannot be written, or is a file that the scenario names; or there are
+                more than 20 million events to keep.
             InternalError: a bug of svmsim.
         """
-        target = "" if trace is None else str(check_output(Path(trace)))
-        if trace is not None and any(same_file(Path(trace), file) for file in self.files()):
-            raise UserError([problem("cannot be written: it is an input", source=str(trace))])
+        for output in (trace, perfetto, vcd):
+            if output is None:
+                continue
+            check_output(Path(output))
+            if any(same_file(Path(output), file) for file in self.files()):
+                raise UserError([problem("cannot be written: it is an input", source=str(output))])
+        target, waveform = ("" if path is None else str(path) for path in (trace, vcd))
+        columns: dict[str, Any] | None = {} if events or perfetto is not None else None
         with ProgressBar(self._name, enabled=progress is True) as bar:
             # The bar is passed even when it stays silent: through it an interrupt (Ctrl-C) arrives.
             report = progress if callable(progress) else bar
             changes = list(self._overrides)
-            text = _core.run(self._source, False, self._base_dir, changes, target, report)
-        return Result.from_json(text)
+            text = _core.run(
+                self._source,
+                False,
+                self._base_dir,
+                changes,
+                target,
+                report,
+                waveform=waveform,
+                events=columns,
+            )
+        result = Result.from_json(text)
+        if columns is not None:
+            from svmsim.events import Events
+
+            result.events = Events.of_run(columns, result.scenario)
+        if perfetto is not None:
+            from svmsim._perfetto import write_perfetto
+
+            assert result.events is not None
+            write_perfetto(result.events, Path(perfetto))
+        return result
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scenario) and self._resolved == other._resolved

@@ -68,3 +68,21 @@ def small_file(tmp_path: Path) -> Path:
 def small(small_file: Path) -> sv.Scenario:
     """That scenario."""
     return sv.Scenario.load(small_file)
+
+
+@pytest.fixture(scope="session")
+def wake_back() -> sv.Scenario:
+    """Two pinned vCPUs that wake each other by IPIs: halts, polling, idle pCPUs."""
+    return sv.Scenario.from_dict(
+        {
+            "host": {"pcpus": 2},
+            "kvm": {"avic": False, "idle_hlt": False, "halt_poll_ns": 200_000},
+            "vm": [
+                {
+                    "vcpus": 2,
+                    "pin": [0, 1],
+                    "workload": {"kind": str(ROOT / "tests/data/wake_back.toml")},
+                }
+            ],
+        }
+    )

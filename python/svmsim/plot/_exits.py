@@ -1,93 +1,45 @@
-"""Pictures of results. Beneath each picture stands a `df_` function with the numbers in it."""
+"""Pictures of VM exits. Beneath each picture stands a `df_` function with the numbers in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 import polars as pl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from svmsim._files import make_directory
-from svmsim._render import value_text
-from svmsim.errors import UserError, problem
-from svmsim.result import Result
+from svmsim.plot._data import Results, events_of, grouped
+from svmsim.plot._style import (
+    OTHER,
+    PALETTE,
+    STYLE,
+    axes_of,
+    colour_of,
+    headline,
+    ink_on,
+    legend,
+    new_figure,
+    rows_of,
+    thousands,
+    time_unit,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import SubFigure
-
-__all__ = ["df_exit_counts", "exit_counts", "save", "stacked_times"]
-
-# Okabe and Ito's palette, told apart with every kind of colour vision.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-
-STYLE: Any = {
-    "font.size": 7.0,
-    "axes.titlesize": 7.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.linewidth": 0.4,
-    "grid.color": "#dddddd",
-    "xtick.major.size": 0.0,
-    "ytick.major.width": 0.6,
-    "legend.frameon": False,
-    "svg.hashsalt": "svmsim",
-    "svg.fonttype": "path",
-}
-COLUMN_INCHES = 3.5
-"""Width of a column of a two-column page; pictures are legible at this width."""
-
-Results = Mapping[str, Result] | Sequence[Result] | Result
+    from matplotlib.figure import Figure
 
 
-def _value_at(scenario: Mapping[str, Any], path: str) -> Any:
-    """Find a parameter of a resolved scenario; `vm.x` is that of the first VM."""
-    value: Any = scenario
-    for part in path.split("."):
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            named = [item for item in value if item.get("name") == part]
-            value = named[0] if named else value[0].get(part) if value else None
-        else:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is None:
-            raise UserError([problem("no such parameter in the results", path=path)])
-    return value
-
-
-def _labelled(results: Results, by: str | None) -> list[tuple[str, Result]]:
-    if isinstance(results, Result):
-        results = [results]
-    if not results:
-        raise ValueError("no results to count exits of: give at least one")
-    if isinstance(results, Mapping):
-        if by is None:
-            return list(results.items())
-        results = list(results.values())
-    if by is None:
-        return [(f"run {index}", result) for index, result in enumerate(results, 1)]
-    name = by.rpartition(".")[2]
-    return [(f"{name} = {value_text(_value_at(r.scenario, by))}", r) for r in results]
-
-
-def df_exit_counts(results: Results, by: str | None = None) -> pl.DataFrame:
+def df_exit_counts(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
     """Count exits by configuration.
 
     Args:
         results: results by label, a sequence of them, or a single one.
-        by: parameter that tells configurations apart (`kvm.idle_hlt`); several results with one
-            value are averaged. Without it every result is a configuration.
+        by: parameter or parameters that tell configurations apart (`kvm.idle_hlt`); several
+            results with the same values are averaged. Without it every result is a configuration.
 
     Returns:
         Frame of configuration, exit, count (mean over the configuration's results); one row for
@@ -97,10 +49,10 @@ def df_exit_counts(results: Results, by: str | None = None) -> pl.DataFrame:
         ValueError: there are no results.
         UserError: the results have no parameter `by`.
     """
-    counts: dict[str, list[dict[str, int]]] = {}
-    for label, result in _labelled(results, by):
-        exits = {name: int(values["count"]) for name, values in result.exit_totals.items()}
-        counts.setdefault(label, []).append(exits)
+    counts = {
+        label: [{name: int(e["count"]) for name, e in r.exit_totals.items()} for r in group]
+        for label, group in grouped(results, by).items()
+    }
     totals: dict[str, int] = {}
     for exits in (one for many in counts.values() for one in many):
         for name, count in exits.items():
@@ -115,24 +67,9 @@ def df_exit_counts(results: Results, by: str | None = None) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _axes(ax: Axes | None, height: float) -> Axes:
-    if ax is not None:
-        return ax
-    figure = Figure(figsize=(COLUMN_INCHES, height), dpi=300, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
-
-
-def _thousands(value: float, _position: object = None) -> str:
-    for scale, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(value) >= scale:
-            return f"{value / scale:g}{letter}"
-    return f"{value:g}"
-
-
 def exit_counts(
     results: Results,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     *,
     ax: Axes | None = None,
     title: str | None = None,
@@ -160,7 +97,7 @@ def exit_counts(
     labels = frame["configuration"].unique(maintain_order=True).to_list()
     values = {(c, e): count for c, e, count in frame.iter_rows()}
     with mpl.rc_context(STYLE):
-        axes = _axes(ax, 2.4)
+        axes = axes_of(ax, 2.4)
         width = 0.8 / max(1, len(labels))
         upright = len(labels) * len(shown) <= 8
         for index, label in enumerate(labels):
@@ -179,12 +116,281 @@ def exit_counts(
         axes.set_xticks(range(len(shown)), shown)
         axes.set_xlabel("exit reason")
         axes.set_ylabel("VM exits (count)")
-        axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
+        axes.yaxis.set_major_formatter(FuncFormatter(thousands))
         axes.yaxis.set_major_locator(MaxNLocator(6))
         axes.margins(y=0.12 if upright else 0.25)
         axes.set_title(title or "VM exits by reason")
-        _legend(axes, len(labels))
+        legend(axes, labels)
     return axes
+
+
+def df_exit_mix(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+    """Return what each exit reason costs, by configuration.
+
+    Args:
+        results: as for `df_exit_counts`.
+        by: as for `df_exit_counts`.
+
+    Returns:
+        Frame of configuration, exit, count, cpu_ns (handling and polling: what the host's CPU spent
+        on it), time_ns (perf's, with the time blocked): means over the configuration's results.
+    """
+    rows = []
+    for label, group in grouped(results, by).items():
+        names = dict.fromkeys(name for result in group for name in result.exit_totals)
+        for name in names:
+            found = [result.exit_totals.get(name, {}) for result in group]
+            sums = [
+                sum(float(exit_.get(column) or 0) for exit_ in found for column in columns)
+                for columns in (("count",), ("handling_ns", "polling_ns"), ("time_ns",))
+            ]
+            rows.append((label, name, *(total / len(group) for total in sums)))
+    schema: dict[str, Any] = {"configuration": pl.String, "exit": pl.String}
+    numbers = dict.fromkeys(("count", "cpu_ns", "time_ns"), pl.Float64)
+    return pl.DataFrame(rows, schema=schema | numbers, orient="row")
+
+
+def exit_mix(
+    results: Results,
+    by: str | Sequence[str] | None = None,
+    *,
+    title: str | None = None,
+    minimum_share: float = 0.01,
+) -> Figure:
+    """Draw the mix of exits of each configuration: by count above, by CPU time of the host below.
+
+    Args:
+        results: as for `df_exit_counts`.
+        by: as for `df_exit_counts`.
+        title: the picture's message.
+        minimum_share: exits below this share in both pictures are shown together as "other".
+    """
+    frame = df_exit_mix(results, by)
+    labels = frame["configuration"].unique(maintain_order=True).to_list()
+    labels = labels or list(grouped(results, by))
+    totals = frame.group_by("exit").agg(pl.col("count").sum(), pl.col("cpu_ns").sum())
+    share = pl.max_horizontal(
+        pl.col("count") / pl.col("count").sum(), pl.col("cpu_ns") / pl.col("cpu_ns").sum()
+    )
+    ranked = totals.with_columns(share.fill_nan(0.0).alias("share")).sort(
+        ["share", "exit"], descending=[True, False]
+    )
+    most = len(PALETTE) - 1
+    shown = ranked.filter(pl.col("share") >= minimum_share)["exit"].to_list()[:most]
+    rest = [name for name in ranked["exit"] if name not in shown]
+    values = {(c, e): (n, cpu) for c, e, n, cpu, _ in frame.iter_rows()}
+    scale, unit = time_unit(
+        frame.group_by("configuration").agg(pl.col("cpu_ns").sum())["cpu_ns"].to_list()
+    )
+    parts = [(name, [name], colour_of(index)) for index, name in enumerate(shown)]
+    if rest:
+        parts.append(("other", rest, OTHER))
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "x"}):
+        rows, height = rows_of(labels)
+        figure = new_figure(1.35 + 2 * height * max(2, len(labels)))
+        panels = figure.subplots(2, 1)
+        for panel, column, divisor in zip(panels, (0, 1), (1.0, scale), strict=True):
+            left = np.zeros(len(labels))
+            for _, members, colour in parts:
+                widths = np.array(
+                    [sum(values.get((c, e), (0, 0))[column] for e in members) for c in labels]
+                )
+                panel.barh(range(len(rows)), widths / divisor, 0.7, left, color=colour)
+                left += widths / divisor
+            for index, total in enumerate(left):
+                text = f"{total:,.0f}" if column == 0 else f"{total:,.3g}"
+                panel.annotate(
+                    text, (total, index), (2, 0), textcoords="offset points", va="center",
+                    fontsize=6,
+                )  # fmt: skip
+            panel.margins(x=0.14)
+            panel.set_yticks(range(len(rows)), rows)
+            panel.invert_yaxis()
+            panel.xaxis.set_major_locator(MaxNLocator(5))
+        panels[0].set_xlabel("VM exits (count)")
+        panels[0].xaxis.set_major_formatter(FuncFormatter(thousands))
+        panels[1].set_xlabel(f"host CPU time: handling, polling ({unit})")
+        headline(figure, title or "Exit mix, by count and by CPU time")
+        legend(
+            panels[0],
+            [name for name, _, _ in parts],
+            [Patch(color=colour) for _, _, colour in parts],
+        )
+    return figure
+
+
+def df_before_after(before: Results, after: Results) -> pl.DataFrame:
+    """Compare the exit counts of two configurations.
+
+    Returns:
+        Frame of exit, before, after (means over the results), change (after minus before) and
+        change_pct (null when there was none before); the largest change comes first.
+    """
+    counts = []
+    for results in (before, after):
+        groups = grouped(results, None)
+        frame = df_exit_mix([result for group in groups.values() for result in group])
+        runs = sum(len(group) for group in groups.values())
+        sums = frame.group_by("exit").agg((pl.col("count").sum() / runs).alias("count"))
+        counts.append(dict(sums.iter_rows()))
+    names = sorted({*counts[0], *counts[1]})
+    rows = []
+    for name in names:
+        old, new = counts[0].get(name, 0.0), counts[1].get(name, 0.0)
+        rows.append((name, old, new, new - old, 100 * (new - old) / old if old else None))
+    rows.sort(key=lambda row: (-abs(row[3]), row[0]))
+    numbers = ("before", "after", "change", "change_pct")
+    schema = {"exit": pl.String} | dict.fromkeys(numbers, pl.Float64)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def before_after(
+    before: Results,
+    after: Results,
+    *,
+    labels: tuple[str, str] = ("before", "after"),
+    title: str | None = None,
+    ax: Axes | None = None,
+    most: int = 12,
+) -> Axes:
+    """Draw each exit reason's count before and after a change, joined by a line.
+
+    Args:
+        before: results of the first configuration.
+        after: results of the second.
+        labels: names of the two.
+        title: the picture's message.
+        ax: where to draw; by default a new figure of column width.
+        most: how many exit reasons, those with the largest change.
+    """
+    frame = df_before_after(before, after).head(most)
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "x"}):
+        axes = axes_of(ax, 1.1 + 0.19 * max(2, len(frame)))
+        largest = max([1.0, *frame["before"], *frame["after"]])
+        for y, (_, old, new, _, percent) in enumerate(frame.iter_rows()):
+            axes.plot([old, new], [y, y], color=OTHER, linewidth=1.5, zorder=1)
+            text = "new" if percent is None else f"{percent:+,.1f} %" if new != old else "same"
+            axes.annotate(
+                text,
+                (1.0, y),
+                (3, 0),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                va="center",
+                fontsize=6,
+            )
+        rows = range(len(frame))
+        axes.scatter(
+            frame["before"], rows, 22, facecolors="white", edgecolors=PALETTE[0], label=labels[0]
+        )
+        axes.scatter(frame["after"], rows, 14, color=PALETTE[5], marker="D", label=labels[1])
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.4)
+        axes.set_xlim(-0.3, largest * 2)
+        axes.xaxis.set_major_formatter(FuncFormatter(thousands))
+        axes.set_yticks(rows, frame["exit"].to_list())
+        axes.set_ylim(max(1, len(frame)) - 0.4, -0.6)
+        axes.set_xlabel("VM exits (count, logarithmic above 1)")
+        axes.set_title(title or f"VM exits, {labels[0]} and {labels[1]}")
+        legend(axes, labels)
+    return axes
+
+
+def df_handling_times(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the distribution of the times from kvm_exit to the next kvm_entry.
+
+    Args:
+        results: as for `df_exit_counts`; made by `run(events=True)`.
+        by: as for `df_exit_counts`; results of one configuration are pooled.
+
+    Returns:
+        Frame of configuration, exit, count, p5_ns, p25_ns, p50_ns, p75_ns, p95_ns, max_ns.
+
+    Raises:
+        UserError: a result has no events.
+    """
+    frames = [
+        events_of(result).exits.select("exit", "time_ns", configuration=pl.lit(label))
+        for label, group in grouped(results, by).items()
+        for result in group
+    ]
+    quantiles = [
+        pl.col("time_ns").quantile(percent / 100, "linear").alias(f"p{percent}_ns")
+        for percent in (5, 25, 50, 75, 95)
+    ]
+    return (
+        pl.concat(frames)
+        .group_by("configuration", "exit", maintain_order=True)
+        .agg(pl.len().alias("count"), *quantiles, pl.col("time_ns").max().alias("max_ns"))
+    )
+
+
+def handling_times(
+    results: Results,
+    by: str | Sequence[str] | None = None,
+    *,
+    title: str | None = None,
+    ax: Axes | None = None,
+    most: int = 10,
+) -> Axes:
+    """Draw how long each exit reason takes, from kvm_exit to kvm_entry: quartiles, 5 and 95 %.
+
+    Args:
+        results: as for `df_handling_times`.
+        by: as for `df_handling_times`.
+        title: the picture's message.
+        ax: where to draw; by default a new figure of column width.
+        most: how many exit reasons, the most frequent ones.
+    """
+    frame = df_handling_times(results, by)
+    labels = list(grouped(results, by))
+    order = frame.group_by("exit").agg(pl.col("count").sum())
+    exits = order.sort(["count", "exit"], descending=[True, False])["exit"].to_list()[:most]
+    rows = {(row["configuration"], row["exit"]): row for row in frame.iter_rows(named=True)}
+    height = 0.8 / len(labels)
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "x"}):
+        axes = axes_of(ax, 1.1 + max(0.2, 0.11 * len(labels)) * max(2, len(exits)))
+        for index, label in enumerate(labels):
+            found = [(y, rows[label, e]) for y, e in enumerate(exits) if (label, e) in rows]
+            boxes = [
+                {
+                    "med": row["p50_ns"],
+                    "q1": row["p25_ns"],
+                    "q3": row["p75_ns"],
+                    "whislo": row["p5_ns"],
+                    "whishi": row["p95_ns"],
+                }
+                for _, row in found
+            ]
+            colour = colour_of(index)
+            axes.bxp(
+                boxes,
+                positions=[y - 0.4 + (index + 0.5) * height for y, _ in found],
+                widths=height * 0.7,
+                orientation="horizontal",
+                showfliers=False,
+                patch_artist=True,
+                manage_ticks=False,
+                boxprops={"facecolor": colour, "edgecolor": colour, "linewidth": 0.8},
+                whiskerprops={"color": colour, "linewidth": 0.8},
+                capprops={"color": colour, "linewidth": 0.8},
+                medianprops={"color": ink_on(colour), "linewidth": 1.2},
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(numticks=8))
+        axes.xaxis.set_major_formatter(FuncFormatter(_duration))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_yticks(range(len(exits)), exits)
+        axes.set_ylim(max(1, len(exits)) - 0.4, -0.6)
+        axes.set_xlabel("kvm_exit to kvm_entry (logarithmic)")
+        axes.set_title(title or "Handling time: median, quartiles, 5 to 95 %")
+        handles = [Line2D([], [], color=colour_of(i), linewidth=4) for i in range(len(labels))]
+        legend(axes, labels, handles)
+    return axes
+
+
+def _duration(value_ns: float, _position: object = None) -> str:
+    scale, unit = time_unit([value_ns])
+    return f"{value_ns / scale:g} {unit}"
 
 
 def stacked_times(
@@ -205,16 +411,14 @@ def stacked_times(
     parts = list(dict.fromkeys(part for bar in times.values() for part in bar))
     largest = max((sum(bar.values()) for bar in times.values()), default=0.0)
     with mpl.rc_context(STYLE):
-        axes = _axes(ax, 2.6)
+        axes = axes_of(ax, 2.6)
         bottoms = [0.0] * len(times)
         for index, part in enumerate(parts):
             heights = [bar.get(part, 0.0) for bar in times.values()]
             colour = PALETTE[index % len(PALETTE)]
             bars = axes.bar(range(len(times)), heights, 0.66, bottoms, label=part, color=colour)
             texts = [f"{height:,.0f}" if height >= 0.04 * largest else "" for height in heights]
-            dark = _luminance(colour) < 0.35
-            ink = "white" if dark else "black"
-            axes.bar_label(bars, texts, label_type="center", fontsize=6, color=ink)
+            axes.bar_label(bars, texts, label_type="center", fontsize=6, color=ink_on(colour))
             bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
         for index, total in enumerate(bottoms):
             axes.annotate(
@@ -231,33 +435,5 @@ def stacked_times(
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.margins(y=0.1)
         axes.set_title(title)
-        _legend(axes, len(parts))
+        legend(axes, parts)
     return axes
-
-
-def _luminance(colour: str) -> float:
-    """Return how light a colour looks, 0 to 1, to choose the ink on it."""
-    red, green, blue = to_rgb(colour)
-    return float(0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2)
-
-
-def _legend(axes: Axes, entries: int) -> None:
-    """Put the legend below the axes, where it covers no bar."""
-    axes.figure.legend(loc="outside lower center", ncols=min(entries, 4))
-
-
-def save(figure: Figure | SubFigure, stem: str | Path) -> list[Path]:
-    """Write `stem`.png (300 dots per inch) and `stem`.svg; the same picture gives the same bytes.
-
-    Raises:
-        UserError: a file cannot be written.
-    """
-    root = figure.figure
-    assert isinstance(root, Figure)
-    base = Path(stem)
-    make_directory(base.parent)
-    png, svg = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
-    with mpl.rc_context(STYLE):
-        root.savefig(png, dpi=300, metadata={"Software": None})
-        root.savefig(svg, metadata={"Date": None, "Creator": None})
-    return [png, svg]

@@ -1,0 +1,345 @@
+"""Pictures of latency: where a wake-up spends its time, and what a shorter one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from svmsim.errors import UserError, problem
+from svmsim.plot._data import (
+    Results,
+    events_of,
+    grouped,
+    interval,
+    metric,
+    unit_of,
+    value_at,
+    with_unit,
+)
+from svmsim.plot._style import (
+    COLUMN_INCHES,
+    MARKERS,
+    OTHER,
+    STYLE,
+    axes_of,
+    colour_of,
+    headline,
+    legend,
+    new_figure,
+    thousands,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_STAGES = (
+    ("woken_ns", "KVM wakes the vCPU, or its poll sees the cause"),
+    ("awake_ns", "... its pCPU has left the idle state"),
+    ("running_ns", "... its thread runs"),
+    ("entry_ns", "... VMRUN: the guest takes the interrupt"),
+)
+
+
+def df_wakeup_stages(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+    """Return how long after its cause each stage of a wake-up from a halt was reached.
+
+    Args:
+        results: results by label, a sequence of them, or a single one; made by `run(events=True)`.
+        by: parameter or parameters that tell configurations apart; their results are pooled.
+
+    Returns:
+        Frame of configuration, vm, vcpu, waited, and woken_ns, awake_ns, running_ns, entry_ns since
+        the cause reached the IRR. Where the events do not tell the cause, since the wake-up.
+
+    Raises:
+        UserError: a result has no events.
+    """
+    frames = []
+    for label, group in grouped(results, by).items():
+        for result in group:
+            halts = events_of(result).halts
+            cause = pl.coalesce("cause_ns", "woken_ns")
+            frames.append(
+                halts.select(
+                    pl.lit(label).alias("configuration"),
+                    "vm",
+                    "vcpu",
+                    "waited",
+                    *(pl.col(name) - cause for name, _ in _STAGES),
+                )
+            )
+    return pl.concat(frames)
+
+
+def wakeup_cdf(
+    results: Results, by: str | Sequence[str] | None = None, *, title: str | None = None
+) -> Figure:
+    """Draw the distribution of wake-up latency up to each of its stages, a panel a configuration.
+
+    The distance between two curves is what the stage between them takes. A stage that takes no time
+    in any wake-up is left out.
+
+    Args:
+        results: as for `df_wakeup_stages`.
+        by: as for `df_wakeup_stages`.
+        title: the picture's message.
+
+    Raises:
+        UserError: a result has no events, or no vCPU halted.
+    """
+    frame = df_wakeup_stages(results, by)
+    if frame.is_empty():
+        raise UserError([problem("no vCPU halted in these runs", path="events")])
+    labels = frame["configuration"].unique(maintain_order=True).to_list()
+    names = [name for name, _ in _STAGES]
+    shown = [
+        (index, name, text)
+        for index, (name, text) in enumerate(_STAGES)
+        if name == names[-1]
+        or bool(
+            (
+                frame[name]
+                > (frame[names[index - 1]] if index else pl.zeros(len(frame), eager=True))
+            ).any()
+        )
+    ]
+    lowest = max(1.0, float(min(_positive(frame[name]) for _, name, _ in shown)))
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "both"}):
+        figure = new_figure(0.9 + 0.16 * len(shown) + 1.35 * len(labels))
+        panels = figure.subplots(len(labels), 1, sharex=True, squeeze=False)[:, 0]
+        for panel, label in zip(panels, labels, strict=True):
+            part = frame.filter(configuration=label)
+            for index, name, _ in shown:
+                values = np.sort(part[name].to_numpy())
+                x = np.maximum(values, lowest / 2)
+                y = 100 * np.arange(1, len(values) + 1) / len(values)
+                panel.step(
+                    np.concatenate([x[:1], x]),
+                    np.concatenate([[0.0], y]),
+                    where="post",
+                    color=colour_of(index),
+                    linestyle=("-", "--", "-.", "-")[index],
+                    linewidth=1.6 if name == names[-1] else 1.1,
+                )
+            panel.set_xscale("log")
+            panel.set_ylim(0, 101)
+            panel.set_ylabel("wake-ups (%)")
+            note = f"{label}, " if len(labels) > 1 or by is not None else ""
+            panel.set_title(f"{note}{len(part):,} wake-ups", fontweight="normal")
+        panels[-1].set_xlabel("time since the interrupt reached the IRR (logarithmic)")
+        panels[-1].xaxis.set_major_formatter(FuncFormatter(_duration))
+        panels[-1].xaxis.set_minor_formatter(NullFormatter())
+        headline(figure, title or "Wake-up latency, by stage")
+        lines = list(panels[0].lines)
+        legend(panels[0], [text for _, _, text in shown], lines)
+    return figure
+
+
+def _positive(values: pl.Series) -> float:
+    positive = values.filter(values > 0)
+    return float(positive.min()) if len(positive) else 1.0  # type: ignore[arg-type]
+
+
+def _duration(value_ns: float, _position: object = None) -> str:
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if value_ns >= scale:
+            return f"{value_ns / scale:g} {unit}"
+    return f"{value_ns:g} ns"
+
+
+def df_frontier(
+    results: Results,
+    by: str | Sequence[str] | None = None,
+    *,
+    latency: str = "latency.wakeup.p99_ns",
+    cpu: str = "pcpus.busy_pct",
+) -> pl.DataFrame:
+    """Return latency and CPU burnt of each configuration, with intervals over its results.
+
+    Args:
+        results: results by label, a sequence of them, or a single one.
+        by: parameter or parameters that tell configurations apart.
+        latency: the number on the vertical axis; see `metric`.
+        cpu: the number on the horizontal axis.
+
+    Returns:
+        Frame of configuration, runs, cpu, cpu_low, cpu_high, latency, latency_low, latency_high
+        (95 % bootstrap intervals of the mean; equal to it for a single run) and on_frontier: no
+        other configuration is better in one and no worse in the other.
+    """
+    rows: list[dict[str, Any]] = []
+    for label, group in grouped(results, by).items():
+        row: dict[str, Any] = {"configuration": label, "runs": len(group)}
+        for name, path in (("cpu", cpu), ("latency", latency)):
+            mean, low, high = interval([metric(result, path) for result in group])
+            row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    for row in rows:
+        row["on_frontier"] = not any(_dominates(other, row) for other in rows)
+    return pl.DataFrame(rows)
+
+
+def _dominates(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    pairs = [(one[name], other[name]) for name in ("cpu", "latency")]
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def frontier(
+    results: Results,
+    by: str | Sequence[str] | None = None,
+    *,
+    latency: str = "latency.wakeup.p99_ns",
+    cpu: str = "pcpus.busy_pct",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw latency against the CPU time burnt for it; the best configurations are joined by a line.
+
+    Args:
+        results: as for `df_frontier`.
+        by: as for `df_frontier`.
+        latency: as for `df_frontier`.
+        cpu: as for `df_frontier`.
+        title: the picture's message.
+        ax: where to draw; by default a new figure of column width.
+    """
+    frame = df_frontier(results, by, latency=latency, cpu=cpu)
+    in_us = unit_of(latency) == "ns"
+    scale = 1e3 if in_us else 1.0
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "both"}):
+        axes = axes_of(ax, 2.2 + 0.14 * (len(frame) // 2))
+        best = frame.filter("on_frontier").sort("cpu", "latency")
+        axes.plot(best["cpu"], best["latency"] / scale, color=OTHER, linewidth=1.0, zorder=1)
+        handles = []
+        for index, row in enumerate(frame.iter_rows(named=True)):
+            y = row["latency"] / scale
+            handles.append(
+                axes.errorbar(
+                    row["cpu"],
+                    y,
+                    xerr=[[row["cpu"] - row["cpu_low"]], [row["cpu_high"] - row["cpu"]]],
+                    yerr=[[y - row["latency_low"] / scale], [row["latency_high"] / scale - y]],
+                    fmt=MARKERS[(index + index // len(MARKERS)) % len(MARKERS)],
+                    markersize=7.0 - 3.5 * index / max(1, len(frame) - 1),  # equal ones stay seen
+                    color=colour_of(index),
+                    markerfacecolor=colour_of(index) if row["on_frontier"] else "white",
+                    capsize=2,
+                    elinewidth=0.7,
+                ).lines[0]
+            )
+        name, unit = latency.rpartition(".")[0] or latency, "µs" if in_us else unit_of(latency)
+        column = latency.rpartition(".")[2].removesuffix("_ns")
+        axes.set_ylabel(f"{_spoken(name)} {column} ({unit})" if unit else latency)
+        axes.set_xlabel(
+            "pCPU time not idle (%)" if cpu == "pcpus.busy_pct" else with_unit(cpu, cpu)
+        )
+        axes.margins(0.1)
+        axes.set_title(title or "Latency against CPU burnt (filled: on the frontier)")
+        legend(axes, frame["configuration"].to_list(), handles)
+    return axes
+
+
+def _spoken(name: str) -> str:
+    spoken = {"latency.wakeup": "wake-up latency", "latency.ipi": "IPI latency"}
+    return spoken.get(name, name)
+
+
+def df_ipi_cost(
+    results: Results,
+    *,
+    fanout: str,
+    cost: str = "latency.ipi.mean_ns",
+    by: str | Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Return what an IPI costs by the number of its targets.
+
+    Args:
+        results: results by label, a sequence of them, or a single one.
+        fanout: parameter with the number of targets (`vm.vcpus`, or one of the workload's).
+        cost: the number that an IPI costs; see `metric`.
+        by: parameter or parameters that tell the lines apart.
+
+    Returns:
+        Frame of configuration, fanout, runs, cost, cost_low, cost_high (95 % bootstrap interval of
+        the mean), in the order of the fan-out.
+    """
+    rows = []
+    for label, group in grouped(results, by).items() if by else {"": _all(results)}.items():
+        by_fanout: dict[float, list[float]] = {}
+        for result in group:
+            targets = value_at(result.scenario, fanout)
+            if isinstance(targets, bool) or not isinstance(targets, int | float):
+                raise UserError([problem("is no number of targets", path=fanout)])
+            by_fanout.setdefault(float(targets), []).append(metric(result, cost))
+        rows += [
+            (label, targets, len(values), *interval(values))
+            for targets, values in sorted(by_fanout.items())
+        ]
+    schema: dict[str, Any] = {"configuration": pl.String, "fanout": pl.Float64, "runs": pl.Int64}
+    schema |= dict.fromkeys(("cost", "cost_low", "cost_high"), pl.Float64)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _all(results: Results) -> list[Any]:
+    return [result for group in grouped(results, None).values() for result in group]
+
+
+def ipi_cost(
+    results: Results,
+    *,
+    fanout: str,
+    cost: str = "latency.ipi.mean_ns",
+    by: str | Sequence[str] | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what an IPI costs against the number of its targets, a line a configuration.
+
+    Args:
+        results: as for `df_ipi_cost`.
+        fanout: as for `df_ipi_cost`.
+        cost: as for `df_ipi_cost`.
+        by: as for `df_ipi_cost`.
+        title: the picture's message.
+        ax: where to draw; by default a new figure of column width.
+    """
+    frame = df_ipi_cost(results, fanout=fanout, cost=cost, by=by)
+    labels = frame["configuration"].unique(maintain_order=True).to_list()
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "both"}):
+        axes = axes_of(ax, 2.3, COLUMN_INCHES)
+        handles = []
+        for index, label in enumerate(labels):
+            part = frame.filter(configuration=label)
+            handles.append(
+                axes.errorbar(
+                    part["fanout"],
+                    part["cost"],
+                    yerr=[part["cost"] - part["cost_low"], part["cost_high"] - part["cost"]],
+                    marker=MARKERS[index % len(MARKERS)],
+                    color=colour_of(index),
+                    capsize=2,
+                    elinewidth=0.7,
+                )
+            )
+        targets = sorted(set(frame["fanout"]))
+        if len(targets) > 2 and targets[-1] / max(targets[0], 1) >= 8:
+            axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(targets[:: max(1, -(-len(targets) // 9))]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+        axes.set_xlabel(f"targets ({fanout})")
+        column = cost.rpartition(".")[2]
+        spoken = _spoken(cost.rpartition(".")[0])
+        axes.set_ylabel(with_unit(f"{spoken}, {column.removesuffix('_ns')}", cost))
+        axes.set_title(title or "Cost of an IPI by fan-out")
+        if by:
+            legend(axes, labels, handles)
+    return axes
