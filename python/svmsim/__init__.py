@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svmsim._check import CaseResult, CheckResult, check, list_cases
     from svmsim._core import Environment, GuestCpu, Step, Vmcb
     from svmsim._vmcb import explain_vmcb
+    from svmsim.campaign import Campaign, Repeat, Sample, SampleRange, When
     from svmsim.events import Events
     from svmsim.result import Result
     from svmsim.scenario import Scenario
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Campaign",
     "CaseError",
     "CaseResult",
     "CheckResult",
@@ -41,8 +43,11 @@ __all__ = [
     "GuestCpu",
     "InternalError",
     "Problem",
+    "Repeat",
     "Result",
     "ResultTable",
+    "Sample",
+    "SampleRange",
     "Scenario",
     "ScenarioError",
     "Step",
@@ -50,6 +55,7 @@ __all__ = [
     "UserError",
     "Vmcb",
     "VmcbError",
+    "When",
     "check",
     "explain_vmcb",
     "list_cases",
@@ -65,6 +71,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"svmsim.{name}")
     elif name in {"Events", "Result", "Scenario"}:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
+    elif name in {"Campaign", "Repeat", "Sample", "SampleRange", "When"}:
+        value = getattr(importlib.import_module("svmsim.campaign"), name)
     elif name == "ResultTable":
         value = importlib.import_module("svmsim.table").ResultTable
     elif name == "explain_vmcb":

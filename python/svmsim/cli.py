@@ -47,6 +47,7 @@ def _check_arguments() -> None:
 
 def _run() -> int:
     """Run the command and return its exit status; the status of usage errors is typer's."""
+    import svmsim._sweep_commands  # noqa: F401 - it adds its commands
     from svmsim._commands import app
 
     status = 0

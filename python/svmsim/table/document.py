@@ -18,7 +18,7 @@ This page is written by `svmsim describe results -o docs/results.md`; a test com
 | `campaign.json` | name, question, what was swept, version and build, how many runs ended how |
 | `tables/NAME.parquet` | the tables below, but for `events` |
 | `events/RUN_ID.parquet` | the events of one run, if the campaign keeps them |
-| `.journal/` | finished runs that are not in the tables yet; empty or absent after a campaign |
+| `journal/` | the full record of each finished run, from which the tables are made |
 
 All tables but `timing` hold the same bytes whenever and wherever the same campaign runs. `run`
 joins them.

@@ -15,10 +15,11 @@ from svmsim.result import Result
 from svmsim.table.metrics import metric_names, metric_values
 from svmsim.table.paths import differing_keys, value_at
 from svmsim.table.rows import TableBuilder
-from svmsim.table.schema import SCHEMA, table_schema
+from svmsim.table.schema import SCHEMA, TABLES, table_schema
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["ResultTable"]
 
@@ -26,6 +27,15 @@ ABOUT_FILE = "campaign.json"
 TABLES_DIRECTORY = "tables"
 NEW_TABLES_DIRECTORY = ".tables.new"
 EVENTS_DIRECTORY = "events"
+JOURNAL_DIRECTORY = "journal"
+
+_UNFINISHED = "the campaign is unfinished: the same `svmsim sweep` finishes it"
+
+
+def _table_file(directory: Path, name: str) -> Path:
+    """Return the file of a table; after a kill while tables are replaced, the new one."""
+    new = directory / NEW_TABLES_DIRECTORY / f"{name}.parquet"
+    return new if new.is_file() else directory / TABLES_DIRECTORY / f"{name}.parquet"
 
 
 class ResultTable:
@@ -59,6 +69,8 @@ class ResultTable:
             about = json.loads(file.read_text(encoding="utf-8"))
         except OSError:
             text = "holds no results of a campaign"
+            if (directory / JOURNAL_DIRECTORY).is_dir():
+                text = _UNFINISHED
             raise UserError([problem(text, source=str(path))]) from None
         except ValueError as error:
             text = f"is damaged: {error}"
@@ -68,8 +80,15 @@ class ResultTable:
             raise UserError([problem(text, source=str(file))])
         places = (TABLES_DIRECTORY, NEW_TABLES_DIRECTORY)
         if not any((directory / name).is_dir() for name in places):
-            text = "the campaign is unfinished: `svmsim sweep` again finishes it"
-            raise UserError([problem(text, source=str(path))])
+            raise UserError([problem(_UNFINISHED, source=str(path))])
+        damaged = [
+            problem("is damaged: the same `svmsim sweep` makes it anew", source=str(file))
+            for name, size in about.get("tables", {}).items()
+            for file in [_table_file(directory, name)]
+            if not file.is_file() or file.stat().st_size != size
+        ]
+        if damaged:
+            raise UserError(damaged)
         return cls(about, path=directory)
 
     @classmethod
@@ -160,11 +179,10 @@ class ResultTable:
         if self._path is None:
             text = "these results have no such table"
             raise UserError([problem(text, path=table)])
-        for name in (NEW_TABLES_DIRECTORY, TABLES_DIRECTORY):
-            file = self._path / name / f"{schema.name}.parquet"
-            if file.is_file():
-                return pl.scan_parquet(file)
-        raise UserError([problem("cannot be read: no such file", source=str(file))])
+        file = _table_file(self._path, schema.name)
+        if not file.is_file():
+            raise UserError([problem("cannot be read: no such file", source=str(file))])
+        return pl.scan_parquet(file)
 
     def _scan_events(self) -> pl.LazyFrame:
         directory = self._path / EVENTS_DIRECTORY if self._path is not None else None
@@ -176,6 +194,13 @@ class ResultTable:
         run_id = pl.col("run_id").str.extract(r"([0-9a-f]+)\.parquet$")
         joined = events.with_columns(run_id).join(numbers, on="run_id", maintain_order="left")
         return joined.select("run", pl.exclude("run", "run_id"))
+
+    def in_memory(self) -> ResultTable:
+        """Return the same results, read whole, for when their directory goes away."""
+        names = [name for name in TABLES if name != "events"]
+        if self._path is not None and any((self._path / EVENTS_DIRECTORY).glob("*.parquet")):
+            names.append("events")
+        return ResultTable(self._about, frames={name: self.scan(name).collect() for name in names})
 
     @property
     def runs(self) -> pl.LazyFrame:
@@ -239,6 +264,16 @@ class ResultTable:
             raise UserError([problem(text, path="to_pandas")]) from None
         rows = self.frame(table)
         return pd.DataFrame({name: rows[name].to_list() for name in rows.columns})
+
+    def _repr_html_(self) -> str:
+        from svmsim.table.view import table_html
+
+        return table_html(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from svmsim.table.view import table_view
+
+        yield table_view(self)
 
     def __len__(self) -> int:
         return int(self.runs.select(pl.len()).collect().item())
