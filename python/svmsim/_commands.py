@@ -192,6 +192,40 @@ def study(
         raise typer.Exit(STATUS_CHECK_FAILED)
 
 
+@app.command()
+def plot(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Of a campaign, or with files of run --json.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to; default: DIR/plots.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", metavar="NAME", help="png, svg, pdf; default: all."),
+    ] = None,
+) -> None:
+    """Draw the pictures that results give by themselves, as PNG, SVG and PDF."""
+    from svmsim._directory import load_results
+
+    results = load_results(directory)
+    names = tuple(dict.fromkeys(formats or _FORMATS))
+    wrong = [name for name in names if name not in _FORMATS]
+    if wrong:
+        close = difflib.get_close_matches(wrong[0], _FORMATS, n=1)
+        text = f"{wrong[0]}: is no format of pictures, which are {', '.join(_FORMATS)}"
+        raise UserError([problem(text, path="--format", nearest=close[0] if close else "")])
+    beside = directory if directory.is_dir() else directory.parent
+    target = make_directory(out if out is not None else beside / "plots")
+    from svmsim._pictures import save_pictures
+
+    for file in save_pictures(results, target, names):
+        _write_out(f"wrote {file}\n")
+
+
+_FORMATS = ("png", "svg", "pdf")
+
+
 @app.command("import")
 def import_(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded KVM trace.")],

@@ -1,14 +1,14 @@
 """Pictures of results. Beneath each picture stands a `df_` function with the numbers in it.
 
-Each function takes results by label (a mapping), a sequence of them or a single one, and `by`, the
-parameter or parameters that tell configurations apart. Pictures are as wide as a column of a page,
-in colours that every kind of colour vision tells apart; `save` writes PNG, SVG and PDF, the same
-picture to the same bytes.
+Each function takes a `ResultTable`, results by label (a mapping), a sequence of them or a single
+one, and `by`, the parameter or parameters that tell configurations apart. Those that need the
+events of a run take results of `run(events=True)` alone. Pictures are as wide as a column of a
+page, in colours that every kind of colour vision tells apart; `save` writes PNG, SVG and PDF, the
+same picture to the same bytes.
 """
 
 from __future__ import annotations
 
-from svmsim.plot._data import metric
 from svmsim.plot._exits import (
     before_after,
     df_before_after,
@@ -56,7 +56,6 @@ __all__ = [
     "handling_times",
     "heat_map",
     "ipi_cost",
-    "metric",
     "save",
     "stacked_times",
     "timeline",

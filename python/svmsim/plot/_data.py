@@ -1,77 +1,180 @@
-"""Numbers of results for pictures: values by name, configurations, intervals."""
+"""Numbers of results for pictures: runs with the label of their configuration, values by name."""
 
 from __future__ import annotations
 
-import difflib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from svmsim._render import value_text
 from svmsim.errors import UserError, problem
 from svmsim.events import Events
-from svmsim.result import EXIT_COLUMNS, Result
+from svmsim.result import Result
+from svmsim.table import ResultTable
+from svmsim.table.metrics import metric_unit
+from svmsim.table.paths import value_at
 
-Results = Mapping[str, Result] | Sequence[Result] | Result
+Results = ResultTable | Mapping[str, Result] | Sequence[Result] | Result
+By = str | Sequence[str] | None
 
 LEVEL = 0.95
 """Of every interval."""
 _RESAMPLES = 2000
+BUSY = "busy_pct"
+"""A metric that only pictures have: the share of the pCPUs' time in guest, host or polling."""
 
 
-def value_at(scenario: Mapping[str, Any], path: str) -> Any:
-    """Find a parameter of a resolved scenario; `vm.x` is that of the first VM.
+@dataclass(frozen=True)
+class Chosen:
+    """Results as a table, and each run's configuration."""
+
+    table: ResultTable
+    labels: pl.DataFrame
+    """Frame of run, label; in the order of runs."""
+    results: list[tuple[str, Result]]
+    """The results with their labels; empty when they came as a table."""
+
+    @cached_property
+    def configurations(self) -> list[str]:
+        """The labels, in the order in which they come first."""
+        return self.labels["label"].unique(maintain_order=True).to_list()
+
+    @cached_property
+    def runs(self) -> dict[str, int]:
+        """How many runs each configuration has."""
+        return dict(self.labels.group_by("label").len().iter_rows())
+
+    def rows(self, table: str) -> pl.DataFrame:
+        """Return a table with the label of each row's run; without failed runs."""
+        labels = self.labels.lazy()
+        return labels.join(self.table.scan(table), on="run", maintain_order="left_right").collect()
+
+    def values(self, metric: str) -> dict[str, list[float]]:
+        """Return the values of a metric by configuration; empty lists where no run has one.
+
+        Raises:
+            UserError: there is no such metric.
+        """
+        if metric == BUSY:
+            share = 100 * pl.col("busy_ns") / (pl.col("busy_ns") + pl.col("idle_ns"))
+            frame = self.table.runs.select("run", share.alias("value")).collect()
+        else:
+            frame = self.table.metric(metric).select("run", "value")
+        joined = self.labels.join(frame, on="run", how="left", maintain_order="left")
+        found: dict[str, list[float]] = {label: [] for label in self.configurations}
+        for label, value in joined.select("label", "value").iter_rows():
+            if value is not None and np.isfinite(value):
+                found[label].append(float(value))
+        return found
+
+
+def parameters(table: ResultTable, paths: Sequence[str]) -> pl.DataFrame:
+    """Return run and each parameter's value, as an object, of the runs that did not fail.
 
     Raises:
-        UserError: the scenario has no such parameter.
+        UserError: a parameter is in none of the runs.
     """
-    value: Any = scenario
-    for part in path.split("."):
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            named = [item for item in value if item.get("name") == part]
-            value = named[0] if named else value[0].get(part) if value else None
+    runs = table.runs.filter(pl.col("status") == "ok").collect()
+    columns: dict[str, list[Any]] = {}
+    scenarios: dict[int, Any] | None = None
+    for path in paths:
+        if path in runs.columns and path not in _OWN_COLUMNS:
+            columns[path] = runs[path].to_list()
+        elif path == "run.seed":
+            columns[path] = runs["seed"].to_list()
         else:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is None:
+            if scenarios is None:
+                found = table.configurations.select("configuration", "scenario")
+                scenarios = {number: json.loads(text) for number, text in found.iter_rows()}
+            values = {number: value_at(scenario, path) for number, scenario in scenarios.items()}
+            columns[path] = [values[number] for number in runs["configuration"]]
+        if all(value is None for value in columns[path]):
             raise UserError([problem("no such parameter in the results", path=path)])
-    return value
+    frame = runs.select("run")
+    return frame.with_columns(
+        [pl.Series(path, values, dtype=pl.Object) for path, values in columns.items()]
+    )
 
 
-def label_of(result: Result, by: str | Sequence[str]) -> str:
-    """Return the values of parameters as one label: `avic = true, idle_hlt = false`."""
-    paths = [by] if isinstance(by, str) else list(by)
+_OWN_COLUMNS = ("run", "run_id", "configuration", "seed", "status", "error", "failure")
+
+
+def _labels(table: ResultTable, paths: Sequence[str]) -> pl.DataFrame:
+    frame = parameters(table, paths)
     names = [path.rpartition(".")[2] for path in paths]
-    texts = [value_text(value_at(result.scenario, path)) for path in paths]
-    return ", ".join(f"{name} = {text}" for name, text in zip(names, texts, strict=True))
+    if len(set(names)) < len(names):
+        names = list(paths)
+    columns = [frame[path].to_list() for path in paths]
+    texts = [
+        ", ".join(
+            str(v) if name == "label" else f"{name} = {value_text(v)}"
+            for name, v in zip(names, values, strict=True)
+        )
+        for values in zip(*columns, strict=True)
+    ]
+    return frame.select("run", label=pl.Series(texts, dtype=pl.String))
 
 
-def labelled(results: Results, by: str | Sequence[str] | None) -> list[tuple[str, Result]]:
+def choose(results: Results, by: By) -> Chosen:
     """Return results with the label of their configuration.
 
     Raises:
         ValueError: there are no results.
-        UserError: they have no parameter `by`.
+        UserError: they have no parameter `by`; or every run failed.
     """
+    paths = None if by is None else [by] if isinstance(by, str) else list(by)
+    if isinstance(results, ResultTable):
+        if paths is None:
+            paths = ["label"] if "label" in results.sweep else list(results.sweep)
+        labels = _labels(results, paths)
+        if labels.is_empty():
+            raise UserError([problem("every run failed", source=str(results.path or ""))])
+        if not paths:
+            labels = labels.select("run", label=pl.lit(results.name or "all runs"))
+        return Chosen(results, labels, [])
+    given: list[Result]
     if isinstance(results, Result):
-        results = [results]
-    if not results:
+        given, names = [results], None
+    elif isinstance(results, Mapping):
+        given, names = list(results.values()), list(results)
+    else:
+        given, names = list(results), None
+    if not given:
         raise ValueError("no results to show: give at least one")
-    if isinstance(results, Mapping):
-        if by is None:
-            return list(results.items())
-        results = list(results.values())
-    if by is None:
-        return [(f"run {index}", result) for index, result in enumerate(results, 1)]
-    return [(label_of(result, by), result) for result in results]
+    table = ResultTable.of(given)
+    if paths is None:
+        texts = names or [f"run {number}" for number in range(1, len(given) + 1)]
+    else:
+        texts = _labels(table, paths)["label"].to_list()
+    labels = pl.DataFrame({"run": pl.Series(range(len(given)), dtype=pl.UInt32), "label": texts})
+    return Chosen(table, labels, list(zip(texts, given, strict=True)))
 
 
-def grouped(results: Results, by: str | Sequence[str] | None) -> dict[str, list[Result]]:
-    """Return the results of each configuration, in the order in which they come first."""
+def grouped(results: Results, by: By) -> dict[str, list[Result]]:
+    """Return the single results of each configuration, for what a table does not hold.
+
+    Raises:
+        UserError: the results came as a table.
+    """
+    chosen = choose(results, by)
+    if not chosen.results:
+        text = "needs single results with their events: simulate with run(events=True)"
+        raise UserError([problem(text, path="events")])
     groups: dict[str, list[Result]] = {}
-    for label, result in labelled(results, by):
+    for label, result in chosen.results:
         groups.setdefault(label, []).append(result)
     return groups
+
+
+def has_events(results: Results) -> bool:
+    """Return whether these are single results, some of which have their events."""
+    chosen = choose(results, None)
+    return any(result.events is not None for _, result in chosen.results)
 
 
 def events_of(result: Result) -> Events:
@@ -86,68 +189,29 @@ def events_of(result: Result) -> Events:
     return result.events
 
 
-def _named(values: Mapping[str, Any], name: str, path: str, missing: float | None = None) -> float:
-    value = values.get(name)
-    if isinstance(value, bool | int | float):
-        return float(value)
-    if name not in values and missing is not None:
-        return missing
-    close = difflib.get_close_matches(name, [str(key) for key in values], n=1)
-    nearest = path[: -len(name)] + close[0] if close and path.endswith(name) else ""
-    raise UserError([problem("no such number in the results", path=path, nearest=nearest)])
+def unit_of(metric: str) -> str:
+    """Return the unit of a metric, or an empty text."""
+    return "count" if metric.endswith("count") else metric_unit(metric)
 
 
-def _busy_pct(result: Result) -> float:
-    pcpus = result.to_dict()["pcpus"]
-    busy = sum(cpu["guest_ns"] + cpu["host_ns"] + cpu["poll_ns"] for cpu in pcpus)
-    total = busy + sum(sum(cpu["idle_ns"].values()) for cpu in pcpus)
-    return 100.0 * busy / total if total else 0.0
+_SPOKEN = {
+    "latency.wakeup": "wake-up latency",
+    "latency.ipi": "IPI latency",
+    BUSY: "pCPU time not idle",
+    "busy_ns": "CPU time burnt",
+}
 
 
-def metric(result: Result, path: str) -> float:
-    """Return a number of a result by name.
-
-    Names: `exits.hlt.count` (0 for an exit that did not occur), `exits.count` (all exits),
-    `latency.wakeup.p99_ns`, `stats.halt_exits` (over all vCPUs), `pcpus.poll_ns` (over all pCPUs),
-    `pcpus.busy_pct` (share of the pCPUs' time in guest, host or polling), `workload.iterations`,
-    `sim_time_ns`.
-
-    Raises:
-        UserError: the result has no such number.
-    """
-    data = result.to_dict()
-    head, _, rest = path.partition(".")
-    if head == "exits":
-        name, dot, column = rest.rpartition(".")
-        if not dot:
-            return sum(_named(exit_, column, path) for exit_ in data["exits"].values())
-        if column not in EXIT_COLUMNS:
-            return _named(dict.fromkeys(EXIT_COLUMNS), column, path)
-        return _named(data["exits"].get(name, {}), column, path, 0.0)
-    if head == "latency":
-        name, _, column = rest.partition(".")
-        return _named(data["latency"].get(name, {}), column, path)
-    if head == "stats":
-        return sum(_named(vcpu["stats"], rest, path) for vcpu in data["vcpus"])
-    if head == "pcpus" and rest == "busy_pct":
-        return _busy_pct(result)
-    if head == "pcpus":
-        rows = [{**cpu, "idle_ns": sum(cpu["idle_ns"].values())} for cpu in data["pcpus"]]
-        return sum(_named(row, rest, path) for row in rows)
-    if head == "workload":
-        return _named(result.metrics, rest.removeprefix("metrics."), path)
-    return _named(data, path, path)
-
-
-def unit_of(path: str) -> str:
-    """Return the unit that the name of a number ends with, or an empty text."""
-    ends = {"_ns": "ns", "_cycles": "cycles", "_pct": "%", "_s": "s", "count": "count"}
-    return next((unit for end, unit in ends.items() if path.endswith(end)), "")
-
-
-def with_unit(text: str, path: str) -> str:
-    """Return the label of an axis."""
-    unit = unit_of(path)
+def spoken(metric: str, scale_unit: str | None = None) -> str:
+    """Return a metric's name and unit for an axis: `wake-up latency p99 (ns)`."""
+    unit = unit_of(metric) if scale_unit is None else scale_unit
+    head, _, last = metric.rpartition(".")
+    if metric in _SPOKEN:
+        text = _SPOKEN[metric]
+    elif head in _SPOKEN:
+        text = f"{_SPOKEN[head]} {last.removesuffix('_ns')}"
+    else:
+        text = metric
     return f"{text} ({unit})" if unit else text
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from svmsim.plot._data import Results, events_of, grouped
+from svmsim.plot._data import By, Results, choose, events_of, grouped
 from svmsim.plot._style import (
     OTHER,
     PALETTE,
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def df_exit_counts(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_exit_counts(results: Results, by: By = None) -> pl.DataFrame:
     """Count exits by configuration.
 
     Args:
-        results: results by label, a sequence of them, or a single one.
+        results: a table of results, results by label, a sequence of them, or a single one.
         by: parameter or parameters that tell configurations apart (`kvm.idle_hlt`); several
-            results with the same values are averaged. Without it every result is a configuration.
+            results with the same values are averaged. Without it every result is
+            a configuration, and of a table every combination of swept values.
 
     Returns:
         Frame of configuration, exit, count (mean over the configuration's results); one row for
@@ -49,18 +50,14 @@ def df_exit_counts(results: Results, by: str | Sequence[str] | None = None) -> p
         ValueError: there are no results.
         UserError: the results have no parameter `by`.
     """
-    counts = {
-        label: [{name: int(e["count"]) for name, e in r.exit_totals.items()} for r in group]
-        for label, group in grouped(results, by).items()
-    }
-    totals: dict[str, int] = {}
-    for exits in (one for many in counts.values() for one in many):
-        for name, count in exits.items():
-            totals[name] = totals.get(name, 0) + count
-    names = sorted(totals, key=lambda name: (-totals[name], name))
+    chosen = choose(results, by)
+    sums = chosen.rows("exits").group_by("label", "exit").agg(pl.col("count").sum())
+    counts = {(label, name): count for label, name, count in sums.iter_rows()}
+    totals = sums.group_by("exit").agg(pl.col("count").sum())
+    names = totals.sort(["count", "exit"], descending=[True, False])["exit"]
     rows = [
-        (label, name, sum(exits.get(name, 0) for exits in many) / len(many))
-        for label, many in counts.items()
+        (label, name, counts.get((label, name), 0) / chosen.runs[label])
+        for label in chosen.configurations
         for name in names
     ]
     schema = {"configuration": pl.String, "exit": pl.String, "count": pl.Float64}
@@ -69,7 +66,7 @@ def df_exit_counts(results: Results, by: str | Sequence[str] | None = None) -> p
 
 def exit_counts(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     ax: Axes | None = None,
     title: str | None = None,
@@ -124,7 +121,7 @@ def exit_counts(
     return axes
 
 
-def df_exit_mix(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_exit_mix(results: Results, by: By = None) -> pl.DataFrame:
     """Return what each exit reason costs, by configuration.
 
     Args:
@@ -135,24 +132,28 @@ def df_exit_mix(results: Results, by: str | Sequence[str] | None = None) -> pl.D
         Frame of configuration, exit, count, cpu_ns (handling and polling: what the host's CPU spent
         on it), time_ns (perf's, with the time blocked): means over the configuration's results.
     """
-    rows = []
-    for label, group in grouped(results, by).items():
-        names = dict.fromkeys(name for result in group for name in result.exit_totals)
-        for name in names:
-            found = [result.exit_totals.get(name, {}) for result in group]
-            sums = [
-                sum(float(exit_.get(column) or 0) for exit_ in found for column in columns)
-                for columns in (("count",), ("handling_ns", "polling_ns"), ("time_ns",))
-            ]
-            rows.append((label, name, *(total / len(group) for total in sums)))
-    schema: dict[str, Any] = {"configuration": pl.String, "exit": pl.String}
-    numbers = dict.fromkeys(("count", "cpu_ns", "time_ns"), pl.Float64)
-    return pl.DataFrame(rows, schema=schema | numbers, orient="row")
+    chosen = choose(results, by)
+    runs = pl.DataFrame(
+        {"label": list(chosen.runs), "runs": list(chosen.runs.values())},
+        schema={"label": pl.String, "runs": pl.Int64},
+    )
+    sums = (
+        chosen.rows("exits")
+        .group_by("label", "exit", maintain_order=True)
+        .agg(
+            pl.col("count").sum(),
+            (pl.col("handling_ns") + pl.col("polling_ns")).sum().alias("cpu_ns"),
+            pl.col("time_ns").sum(),
+        )
+        .join(runs, on="label", maintain_order="left")
+    )
+    means = [pl.col(name) / pl.col("runs") for name in ("count", "cpu_ns", "time_ns")]
+    return sums.select(pl.col("label").alias("configuration"), "exit", *means)
 
 
 def exit_mix(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     title: str | None = None,
     minimum_share: float = 0.01,
@@ -166,8 +167,7 @@ def exit_mix(
         minimum_share: exits below this share in both pictures are shown together as "other".
     """
     frame = df_exit_mix(results, by)
-    labels = frame["configuration"].unique(maintain_order=True).to_list()
-    labels = labels or list(grouped(results, by))
+    labels = choose(results, by).configurations
     totals = frame.group_by("exit").agg(pl.col("count").sum(), pl.col("cpu_ns").sum())
     share = pl.max_horizontal(
         pl.col("count") / pl.col("count").sum(), pl.col("cpu_ns") / pl.col("cpu_ns").sum()
@@ -205,7 +205,7 @@ def exit_mix(
                 )  # fmt: skip
             panel.margins(x=0.14)
             panel.set_yticks(range(len(rows)), rows)
-            panel.invert_yaxis()
+            panel.set_ylim(max(1.5, len(rows)) - 0.4, -0.6)
             panel.xaxis.set_major_locator(MaxNLocator(5))
         panels[0].set_xlabel("VM exits (count)")
         panels[0].xaxis.set_major_formatter(FuncFormatter(thousands))
@@ -228,11 +228,9 @@ def df_before_after(before: Results, after: Results) -> pl.DataFrame:
     """
     counts = []
     for results in (before, after):
-        groups = grouped(results, None)
-        frame = df_exit_mix([result for group in groups.values() for result in group])
-        runs = sum(len(group) for group in groups.values())
-        sums = frame.group_by("exit").agg((pl.col("count").sum() / runs).alias("count"))
-        counts.append(dict(sums.iter_rows()))
+        chosen = choose(results, None)
+        sums = chosen.rows("exits").group_by("exit").agg(pl.col("count").sum())
+        counts.append({name: count / len(chosen.labels) for name, count in sums.iter_rows()})
     names = sorted({*counts[0], *counts[1]})
     rows = []
     for name in names:
@@ -295,7 +293,7 @@ def before_after(
     return axes
 
 
-def df_handling_times(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_handling_times(results: Results, by: By = None) -> pl.DataFrame:
     """Return the distribution of the times from kvm_exit to the next kvm_entry.
 
     Args:
@@ -326,7 +324,7 @@ def df_handling_times(results: Results, by: str | Sequence[str] | None = None) -
 
 def handling_times(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     title: str | None = None,
     ax: Axes | None = None,
@@ -342,7 +340,7 @@ def handling_times(
         most: how many exit reasons, the most frequent ones.
     """
     frame = df_handling_times(results, by)
-    labels = list(grouped(results, by))
+    labels = choose(results, by).configurations
     order = frame.group_by("exit").agg(pl.col("count").sum())
     exits = order.sort(["count", "exit"], descending=[True, False])["exit"].to_list()[:most]
     rows = {(row["configuration"], row["exit"]): row for row in frame.iter_rows(named=True)}

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import blended_transform_factory
 
 from svmsim.errors import UserError, problem
-from svmsim.plot._data import Results, events_of, grouped, labelled
+from svmsim.plot._data import By, Results, choose, events_of, grouped
 from svmsim.plot._style import (
     MARKERS,
     OTHER,
@@ -42,11 +42,11 @@ _OUTCOMES = (
 )
 
 
-def df_halts(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_halts(results: Results, by: By = None) -> pl.DataFrame:
     """Return how halts ended and what polling cost, by configuration.
 
     Args:
-        results: results by label, a sequence of them, or a single one.
+        results: a table of results, results by label, a sequence of them, or a single one.
         by: parameter or parameters that tell configurations apart; results with the same values are
             averaged.
 
@@ -56,46 +56,37 @@ def df_halts(results: Results, by: str | Sequence[str] | None = None) -> pl.Data
         poll_success_ns, poll_wasted_ns (spent in polls that failed), blocked_ns. From KVM's
         statistics, summed over the vCPUs.
     """
-    rows = []
-    for label, group in grouped(results, by).items():
-        sums = np.zeros(7)
-        for result in group:
-            frame = result.vcpus
-            total = {name: int(frame[name].sum()) for name in _COUNTERS if name in frame.columns}
-            counts = frame["halt_wait_hist"].list.sum().sum() if "halt_wait_hist" in frame else 0
-            success = total.get("halt_successful_poll", 0)
-            waits = int(counts or 0)
-            failure = min(waits, total.get("halt_attempted_poll", 0) - success)
-            at_once = max(0, total.get("halt_exits", 0) - success - waits)
-            sums += (
-                at_once,
-                success,
-                failure,
-                waits - failure,
-                total.get("halt_poll_success_ns", 0),
-                total.get("halt_poll_fail_ns", 0),
-                total.get("halt_wait_ns", 0),
-            )
-        rows.append((label, *(sums / len(group))))
+    chosen = choose(results, by)
+    waits = pl.col("halt_wait_hist").list.sum()
+    failure = pl.min_horizontal(
+        waits, pl.col("halt_attempted_poll") - pl.col("halt_successful_poll")
+    )
+    at_once = pl.col("halt_exits") - pl.col("halt_successful_poll") - waits
+    frame = (
+        chosen.rows("halts")
+        .group_by("label", maintain_order=True)
+        .agg(
+            at_once.clip(0).sum().alias("at_once"),
+            pl.col("halt_successful_poll").sum().alias("poll_success"),
+            failure.sum().alias("poll_failure"),
+            (waits - failure).sum().alias("blocked"),
+            pl.col("halt_poll_success_ns").sum().alias("poll_success_ns"),
+            pl.col("halt_poll_fail_ns").sum().alias("poll_wasted_ns"),
+            pl.col("halt_wait_ns").sum().alias("blocked_ns"),
+        )
+    )
+    rows = [
+        (row[0], *(cell / chosen.runs[row[0]] for cell in row[1:])) for row in frame.iter_rows()
+    ]
     names = [name for name, _, _ in _OUTCOMES]
     names += ["poll_success_ns", "poll_wasted_ns", "blocked_ns"]
     schema = {"configuration": pl.String} | dict.fromkeys(names, pl.Float64)
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-_COUNTERS = (
-    "halt_exits",
-    "halt_attempted_poll",
-    "halt_successful_poll",
-    "halt_poll_success_ns",
-    "halt_poll_fail_ns",
-    "halt_wait_ns",
-)
-
-
 def halt_story(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     title: str | None = None,
     growth: bool | None = None,
@@ -114,7 +105,7 @@ def halt_story(
     if growth is None:
         growth = any(
             result.events is not None and len(result.events.poll_windows)
-            for _, result in labelled(results, by)
+            for _, result in choose(results, by).results
         )
     names, height = rows_of(labels)
     places = range(len(names))
@@ -144,7 +135,7 @@ def halt_story(
         cost.set_xlabel(f"CPU time polling ({unit}), hatched: in vain")
         for panel in (counts, cost):
             panel.set_yticks(places, names)
-            panel.invert_yaxis()
+            panel.set_ylim(max(1.5, len(names)) - 0.4, -0.6)
             panel.xaxis.set_major_locator(MaxNLocator(5))
         counts.margins(x=0.14)
         cost.margins(x=0.55)
@@ -168,7 +159,7 @@ def _totals(axes: Axes, ends: np.ndarray, texts: Sequence[str]) -> None:
         )
 
 
-def df_halt_poll_growth(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_halt_poll_growth(results: Results, by: By = None) -> pl.DataFrame:
     """Return every change of halt_poll_ns.
 
     Returns:
@@ -187,7 +178,7 @@ def df_halt_poll_growth(results: Results, by: str | Sequence[str] | None = None)
 
 def halt_poll_growth(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     title: str | None = None,
     ax: Axes | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -12,14 +11,16 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from svmsim.errors import UserError, problem
 from svmsim.plot._data import (
+    BUSY,
+    By,
     Results,
+    choose,
     events_of,
     grouped,
     interval,
-    metric,
+    parameters,
+    spoken,
     unit_of,
-    value_at,
-    with_unit,
 )
 from svmsim.plot._style import (
     COLUMN_INCHES,
@@ -46,11 +47,11 @@ _STAGES = (
 )
 
 
-def df_wakeup_stages(results: Results, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+def df_wakeup_stages(results: Results, by: By = None) -> pl.DataFrame:
     """Return how long after its cause each stage of a wake-up from a halt was reached.
 
     Args:
-        results: results by label, a sequence of them, or a single one; made by `run(events=True)`.
+        results: results by label, a sequence of them, or a single one, made by `run(events=True)`.
         by: parameter or parameters that tell configurations apart; their results are pooled.
 
     Returns:
@@ -77,9 +78,7 @@ def df_wakeup_stages(results: Results, by: str | Sequence[str] | None = None) ->
     return pl.concat(frames)
 
 
-def wakeup_cdf(
-    results: Results, by: str | Sequence[str] | None = None, *, title: str | None = None
-) -> Figure:
+def wakeup_cdf(results: Results, by: By = None, *, title: str | None = None) -> Figure:
     """Draw the distribution of wake-up latency up to each of its stages, a panel a configuration.
 
     The distance between two curves is what the stage between them takes. A stage that takes no time
@@ -155,17 +154,17 @@ def _duration(value_ns: float, _position: object = None) -> str:
 
 def df_frontier(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     latency: str = "latency.wakeup.p99_ns",
-    cpu: str = "pcpus.busy_pct",
+    cpu: str = BUSY,
 ) -> pl.DataFrame:
     """Return latency and CPU burnt of each configuration, with intervals over its results.
 
     Args:
-        results: results by label, a sequence of them, or a single one.
+        results: a table of results, results by label, a sequence of them, or a single one.
         by: parameter or parameters that tell configurations apart.
-        latency: the number on the vertical axis; see `metric`.
+        latency: the number on the vertical axis; see `ResultTable.metric`.
         cpu: the number on the horizontal axis.
 
     Returns:
@@ -173,13 +172,19 @@ def df_frontier(
         (95 % bootstrap intervals of the mean; equal to it for a single run) and on_frontier: no
         other configuration is better in one and no worse in the other.
     """
+    chosen = choose(results, by)
+    values = {"cpu": chosen.values(cpu), "latency": chosen.values(latency)}
     rows: list[dict[str, Any]] = []
-    for label, group in grouped(results, by).items():
-        row: dict[str, Any] = {"configuration": label, "runs": len(group)}
-        for name, path in (("cpu", cpu), ("latency", latency)):
-            mean, low, high = interval([metric(result, path) for result in group])
+    for label in chosen.configurations:
+        if not all(found[label] for found in values.values()):
+            continue
+        row: dict[str, Any] = {"configuration": label, "runs": chosen.runs[label]}
+        for name, found in values.items():
+            mean, low, high = interval(found[label])
             row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
         rows.append(row)
+    if not rows:
+        raise UserError([problem("no run has a value", path=latency)])
     for row in rows:
         row["on_frontier"] = not any(_dominates(other, row) for other in rows)
     return pl.DataFrame(rows)
@@ -192,10 +197,10 @@ def _dominates(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def frontier(
     results: Results,
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     *,
     latency: str = "latency.wakeup.p99_ns",
-    cpu: str = "pcpus.busy_pct",
+    cpu: str = BUSY,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -233,21 +238,12 @@ def frontier(
                     elinewidth=0.7,
                 ).lines[0]
             )
-        name, unit = latency.rpartition(".")[0] or latency, "µs" if in_us else unit_of(latency)
-        column = latency.rpartition(".")[2].removesuffix("_ns")
-        axes.set_ylabel(f"{_spoken(name)} {column} ({unit})" if unit else latency)
-        axes.set_xlabel(
-            "pCPU time not idle (%)" if cpu == "pcpus.busy_pct" else with_unit(cpu, cpu)
-        )
+        axes.set_ylabel(spoken(latency, "µs" if in_us else None))
+        axes.set_xlabel(spoken(cpu))
         axes.margins(0.1)
         axes.set_title(title or "Latency against CPU burnt (filled: on the frontier)")
         legend(axes, frame["configuration"].to_list(), handles)
     return axes
-
-
-def _spoken(name: str) -> str:
-    spoken = {"latency.wakeup": "wake-up latency", "latency.ipi": "IPI latency"}
-    return spoken.get(name, name)
 
 
 def df_ipi_cost(
@@ -255,39 +251,41 @@ def df_ipi_cost(
     *,
     fanout: str,
     cost: str = "latency.ipi.mean_ns",
-    by: str | Sequence[str] | None = None,
+    by: By = None,
 ) -> pl.DataFrame:
     """Return what an IPI costs by the number of its targets.
 
     Args:
-        results: results by label, a sequence of them, or a single one.
+        results: a table of results, results by label, a sequence of them, or a single one.
         fanout: parameter with the number of targets (`vm.vcpus`, or one of the workload's).
-        cost: the number that an IPI costs; see `metric`.
+        cost: the number that an IPI costs; see `ResultTable.metric`.
         by: parameter or parameters that tell the lines apart.
 
     Returns:
         Frame of configuration, fanout, runs, cost, cost_low, cost_high (95 % bootstrap interval of
         the mean), in the order of the fan-out.
     """
-    rows = []
-    for label, group in grouped(results, by).items() if by else {"": _all(results)}.items():
-        by_fanout: dict[float, list[float]] = {}
-        for result in group:
-            targets = value_at(result.scenario, fanout)
-            if isinstance(targets, bool) or not isinstance(targets, int | float):
-                raise UserError([problem("is no number of targets", path=fanout)])
-            by_fanout.setdefault(float(targets), []).append(metric(result, cost))
-        rows += [
-            (label, targets, len(values), *interval(values))
-            for targets, values in sorted(by_fanout.items())
-        ]
+    chosen = choose(results, [fanout, *([by] if isinstance(by, str) else by or ())])
+    targets = dict(parameters(chosen.table, [fanout]).iter_rows())
+    lines = choose(results, by).labels if by else chosen.labels.with_columns(label=pl.lit(""))
+    values = chosen.values(cost)
+    places: dict[tuple[str, float], list[float]] = {}
+    whole = dict(chosen.labels.iter_rows())
+    for run, line in lines.iter_rows():
+        number = targets[run]
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise UserError([problem("is no number of targets", path=fanout)])
+        places[line, float(number)] = values[whole[run]]
+    rows = [
+        (line, number, len(found), *interval(found))
+        for (line, number), found in sorted(places.items(), key=lambda place: place[0][1])
+        if found
+    ]
+    order = lines["label"].unique(maintain_order=True).to_list()
+    rows.sort(key=lambda row: order.index(row[0]))
     schema: dict[str, Any] = {"configuration": pl.String, "fanout": pl.Float64, "runs": pl.Int64}
     schema |= dict.fromkeys(("cost", "cost_low", "cost_high"), pl.Float64)
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _all(results: Results) -> list[Any]:
-    return [result for group in grouped(results, None).values() for result in group]
 
 
 def ipi_cost(
@@ -295,7 +293,7 @@ def ipi_cost(
     *,
     fanout: str,
     cost: str = "latency.ipi.mean_ns",
-    by: str | Sequence[str] | None = None,
+    by: By = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -336,9 +334,7 @@ def ipi_cost(
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(thousands))
         axes.set_xlabel(f"targets ({fanout})")
-        column = cost.rpartition(".")[2]
-        spoken = _spoken(cost.rpartition(".")[0])
-        axes.set_ylabel(with_unit(f"{spoken}, {column.removesuffix('_ns')}", cost))
+        axes.set_ylabel(spoken(cost))
         axes.set_title(title or "Cost of an IPI by fan-out")
         if by:
             legend(axes, labels, handles)

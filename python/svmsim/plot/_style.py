@@ -142,7 +142,7 @@ def legend(axes: Axes, entries: Sequence[str], handles: Sequence[Any] | None = N
     root = figure.figure
     assert isinstance(root, Figure)
     entries = [shortened(entry, 56) for entry in entries]
-    fitting = root.get_figwidth() / 0.06  # letters at this size
+    fitting = root.get_figwidth() / 0.05  # letters at this size
     widest = max((len(entry) for entry in entries), default=1) + 6
     columns = max(1, min(len(entries), int(fitting // widest), 6))
     if handles is None:

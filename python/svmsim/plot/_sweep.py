@@ -12,7 +12,8 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from svmsim._render import value_text
-from svmsim.plot._data import Results, grouped, metric, value_at, with_unit
+from svmsim.errors import UserError, problem
+from svmsim.plot._data import Results, choose, parameters, spoken
 from svmsim.plot._style import STYLE, axes_of, ink_on, thousands
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ def df_heat_map(results: Results, *, x: str, y: str, value: str) -> pl.DataFrame
     """Return a number of the results over two parameters.
 
     Args:
-        results: a sequence of results, or results by label.
+        results: a table of results, results by label, or a sequence of them.
         x: parameter on the horizontal axis (`kvm.halt_poll_ns`).
         y: parameter on the vertical axis.
-        value: the number; see `metric`.
+        value: the number; see `ResultTable.metric`.
 
     Returns:
         Frame of x, y (as texts, in the order of their values), runs, value (mean).
@@ -41,11 +42,15 @@ def df_heat_map(results: Results, *, x: str, y: str, value: str) -> pl.DataFrame
 
 
 def _cells(results: Results, x: str, y: str, value: str) -> dict[tuple[Any, Any], list[float]]:
+    chosen = choose(results, None)
+    places = {run: (a, b) for run, a, b in parameters(chosen.table, [x, y]).iter_rows()}
+    numbers = chosen.table.metric(value).select("run", "value")
     cells: dict[tuple[Any, Any], list[float]] = {}
-    for group in grouped(results, None).values():
-        for result in group:
-            key = (value_at(result.scenario, x), value_at(result.scenario, y))
-            cells.setdefault(key, []).append(metric(result, value))
+    for run, number in numbers.iter_rows():
+        if run in places and number is not None:
+            cells.setdefault(places[run], []).append(number)
+    if not cells:
+        raise UserError([problem("no run has a value", path=value)])
     return cells
 
 
@@ -101,7 +106,7 @@ def heat_map(
         bar.ax.yaxis.set_major_locator(MaxNLocator(5))
         bar.ax.yaxis.set_major_formatter(FuncFormatter(thousands))
         bar.outline.set_visible(False)
-        axes.set_title(title or with_unit(value, value))
+        axes.set_title(title or spoken(value))
     return axes
 
 
