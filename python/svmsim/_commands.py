@@ -226,6 +226,29 @@ def plot(
 _FORMATS = ("png", "svg", "pdf")
 
 
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Of a campaign, or with files of run --json.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="The page; default: DIR/report.html."),
+    ] = None,
+) -> None:
+    """Write one HTML page that answers the question: verdict, tables, pictures, what got worse."""
+    from svmsim._directory import load_results
+
+    results = load_results(directory)
+    beside = directory if directory.is_dir() else directory.parent
+    target = out if out is not None else beside / "report.html"
+    _check_outputs(None, target)
+    from svmsim.report import write_report
+
+    write_report(results, target)
+    _write_out(f"wrote {target}\n")
+
+
 @app.command("import")
 def import_(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded KVM trace.")],

@@ -1,0 +1,254 @@
+"""From a table of results to the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import matplotlib as mpl
+import polars as pl
+
+from svmsim import _core
+from svmsim._files import write_text
+from svmsim._pictures import Picture, pictures
+from svmsim._render import value_text
+from svmsim.plot import STYLE
+from svmsim.report.changes import METRICS, Change, changes, got_worse
+from svmsim.table import ResultTable
+from svmsim.table.paths import flattened
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["report_html", "write_report"]
+
+_MOST_TABLES = 12
+_MOST_FAILURES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    key: str
+    doc: str
+    values: list[str]
+    changes: list[Change]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence on what this parameter does."""
+        return _sentence(self.changes)
+
+
+def _sentence(found: list[Change]) -> str:
+    if not found:
+        return "Nothing that is compared occurs in these runs."
+    words = {"better": "better", "worse": "worse", "same": "the same", "unclear": "unclear"}
+    parts = []
+    for verdict, word in words.items():
+        names = list(dict.fromkeys(c.name for c in found if c.verdict == verdict))
+        if names:
+            parts.append(f"{word}: {', '.join(names)}")
+    return "; ".join(parts) + "."
+
+
+def _headline(axis: _Axis) -> str:
+    """The answer at a glance: what the campaign's axis does, all in all."""
+    verdicts = {change.verdict for change in axis.changes}
+    if not verdicts - {"same"}:
+        return "no difference"
+    if verdicts <= {"better", "same"}:
+        return "helps"
+    if verdicts <= {"worse", "same"}:
+        return "hurts"
+    if "better" not in verdicts and "worse" not in verdicts:
+        return "unclear: more seeds are needed"
+    return "a trade: it helps in some ways and hurts in others, or not surely"
+
+
+def _axes(table: ResultTable) -> list[_Axis]:
+    parameters = {item["path"]: item["doc"] for item in json.loads(_core.describe())["parameters"]}
+    metrics = tuple(table.about.get("metrics") or METRICS)
+    first = table.about.get("compare")
+    keys = [key for key in table.sweep if key != "label"]
+    keys.sort(key=lambda key: key != first)
+    runs = table.runs.collect()
+    found = []
+    for key in keys:
+        values = [value_text(value) for value in dict.fromkeys(runs[key].to_list())]
+        if len(values) < 2:
+            continue
+        doc = parameters.get(key, "")
+        found.append(_Axis(key, doc, values, changes(table, key, metrics)))
+    return found
+
+
+def _sums(exits: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """Exits of a run over its vCPUs, as `perf kvm stat` would have seen them all together."""
+    result: dict[str, dict[str, Any]] = {}
+    for row in exits.iter_rows(named=True):
+        count, mean = row["count"], row["mean_ns"]
+        error_ns = (row["error_pct"] or 0.0) / 100 * mean  # of the mean
+        squares = error_ns**2 * count * (count - 1) + count * mean**2
+        one = result.setdefault(
+            row["exit"],
+            {"count": 0, "time_ns": 0, "min_ns": row["min_ns"], "max_ns": 0, "squares": 0.0},
+        )
+        one["count"] += count
+        one["time_ns"] += row["time_ns"]
+        one["min_ns"] = min(one["min_ns"], row["min_ns"])
+        one["max_ns"] = max(one["max_ns"], row["max_ns"])
+        one["squares"] += squares
+    for one in result.values():
+        count, mean = one["count"], one["time_ns"] / one["count"]
+        spread = max(0.0, one.pop("squares") - count * mean**2)
+        error = (spread / (count * (count - 1))) ** 0.5 if count > 1 else 0.0
+        one["error_pct"] = 100 * error / mean if mean else 0.0
+    return result
+
+
+def _perf_tables(table: ResultTable) -> list[dict[str, Any]]:
+    """The exit table of the first run of each configuration, in perf's layout."""
+    ok = table.runs.filter(pl.col("status") == "ok").collect()
+    firsts = ok.unique("configuration", keep="first", maintain_order=True).head(_MOST_TABLES)
+    labels = dict(table.configurations.select("configuration", "label").iter_rows())
+    exits = table.scan("exits").filter(pl.col("run").is_in(firsts["run"].to_list())).collect()
+    found = []
+    for run, number, seed in firsts.select("run", "configuration", "seed").iter_rows():
+        sums = _sums(exits.filter(pl.col("run") == run))
+        text = _core.perf_table(json.dumps({"exits": sums})).strip("\n")
+        found.append({"label": labels[number], "seed": seed, "text": text})
+    return found
+
+
+def _settings(table: ResultTable) -> dict[str, Any]:
+    """What is the same in all configurations and not as the parameters' defaults."""
+    defaults = {
+        item["path"]: item["default"] for item in json.loads(_core.describe())["parameters"]
+    }
+    scenarios = [json.loads(text) for text in table.configurations["scenario"]]
+    first = dict(flattened(scenarios[0]))
+    rest = [dict(flattened(scenario)) for scenario in scenarios[1:]]
+    common = {
+        key: value
+        for key, value in first.items()
+        if not key.startswith(("host.cost", "host.cstate"))
+        and all(one.get(key) == value for one in rest)
+    }
+    changed = {
+        key: value_text(value)
+        for key, value in common.items()
+        if key not in ("run.seed",) and value != defaults.get(key) and value not in (None, [], "")
+    }
+    return {"changed": changed, "scenario": json.dumps(scenarios[0], indent=2, ensure_ascii=False)}
+
+
+def _image(figure: Figure) -> str:
+    """A picture as an address that holds it whole."""
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _drawn(found: list[Picture]) -> list[dict[str, str]]:
+    return [
+        {"name": one.name, "caption": one.caption, "image": _image(one.draw())} for one in found
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def _pct(change: Change) -> str:
+    if change.pct is None:
+        return "from 0" if change.new else "0"
+    return f"{change.pct:+,.1f} %"
+
+
+def _spread(change: Change) -> str:
+    if change.pct is None or change.pairs < 2:
+        return "one run" if change.pairs < 2 else ""
+    return f"{change.low_pct:+,.1f} … {change.high_pct:+,.1f} %"
+
+
+def _provenance(table: ResultTable) -> dict[str, str]:
+    runs = table.runs.collect()
+    ok = runs.filter(pl.col("status") == "ok")
+    seeds = sorted(set(runs["seed"].to_list()))
+    shown = ", ".join(str(seed) for seed in seeds[:10])
+    facts: Mapping[str, Any] = {
+        "campaign": table.name,
+        "svmsim": ", ".join(sorted({str(v) for v in runs["version"].drop_nulls()})),
+        "build": ", ".join(sorted({str(v) for v in runs["build"].drop_nulls()})),
+        "runs": f"{len(runs):,}, of which {len(runs) - len(ok):,} failed",
+        "configurations": f"{len(table.configurations):,}",
+        "seeds": f"{shown}{' …' if len(seeds) > 10 else ''}",
+        "simulated time": f"{sum(ok['sim_time_ns'].to_list()) / 1e9:,.6g} s over all runs",
+    }
+    return {name: str(value) for name, value in facts.items() if str(value)}
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("svmsim.report", "."),
+        autoescape=True,  # whatever came from a file is text, not markup
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": _number, "pct": _pct, "spread": _spread}
+    return environment
+
+
+def report_html(table: ResultTable) -> str:
+    """Return the page.
+
+    Raises:
+        UserError: every run failed.
+    """
+    drawn = _drawn(pictures(table))
+    axes = _axes(table)
+    metrics = tuple(table.about.get("metrics") or METRICS)
+    worse = [change for axis in axes for change in got_worse(table, axis.key, metrics)]
+    worse.sort(key=lambda change: -(change.pct if change.pct is not None else float("inf")))
+    failures = table.failures
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=table.name or "Results",
+            question=str(table.about.get("question") or ""),
+            axes=axes,
+            headlines={axis.key: _headline(axis) for axis in axes},
+            worse=worse[:20],
+            pictures=drawn,
+            perf_tables=_perf_tables(table),
+            configurations=len(table.configurations),
+            settings=_settings(table),
+            provenance=_provenance(table),
+            failures=failures.head(_MOST_FAILURES).to_dicts(),
+            failure_count=len(failures),
+            advice=_advice(table),
+        )
+    )
+
+
+def _advice(table: ResultTable) -> list[dict[str, Any]]:
+    counts = table.scan("advice").group_by("text", "setting", maintain_order=True).len()
+    return counts.collect().to_dicts()
+
+
+def write_report(table: ResultTable, path: Path) -> None:
+    """Write the page to a file.
+
+    Raises:
+        UserError: it cannot be written, or every run failed.
+    """
+    write_text(path, report_html(table))
