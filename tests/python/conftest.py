@@ -81,7 +81,7 @@ def wake_back() -> sv.Scenario:
                 {
                     "vcpus": 2,
                     "pin": [0, 1],
-                    "workload": {"kind": str(ROOT / "tests/data/wake_back.toml")},
+                    "workload": {"kind": str(ROOT / "examples/programs/wake_back.toml")},
                 }
             ],
         }

@@ -29,12 +29,14 @@ from svmsim.plot._latency import (
     ipi_cost,
     wakeup_cdf,
 )
-from svmsim.plot._style import FORMATS, PALETTE, STYLE, save
+from svmsim.plot._style import COLUMN_INCHES, FORMATS, PAGE_INCHES, PALETTE, STYLE, save
 from svmsim.plot._sweep import df_heat_map, heat_map
 from svmsim.plot._timeline import timeline
 
 __all__ = [
+    "COLUMN_INCHES",
     "FORMATS",
+    "PAGE_INCHES",
     "PALETTE",
     "STYLE",
     "before_after",

@@ -131,11 +131,12 @@ def choose(results: Results, by: By) -> Chosen:
     if isinstance(results, ResultTable):
         if paths is None:
             paths = ["label"] if "label" in results.sweep else list(results.sweep)
-        labels = _labels(results, paths)
+        if paths:
+            labels = _labels(results, paths)
+        else:
+            labels = parameters(results, []).with_columns(label=pl.lit(results.name or "all runs"))
         if labels.is_empty():
             raise UserError([problem("every run failed", source=str(results.path or ""))])
-        if not paths:
-            labels = labels.select("run", label=pl.lit(results.name or "all runs"))
         return Chosen(results, labels, [])
     given: list[Result]
     if isinstance(results, Result):

@@ -288,7 +288,8 @@ def before_after(
         axes.set_yticks(rows, frame["exit"].to_list())
         axes.set_ylim(max(1, len(frame)) - 0.4, -0.6)
         axes.set_xlabel("VM exits (count, logarithmic above 1)")
-        axes.set_title(title or f"VM exits, {labels[0]} and {labels[1]}")
+        both = f"VM exits, {labels[0]} and {labels[1]}"
+        axes.set_title(title or (both if len(both) <= 44 else "VM exits before and after"))
         legend(axes, labels)
     return axes
 

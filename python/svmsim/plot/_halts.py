@@ -138,7 +138,7 @@ def halt_story(
             panel.set_ylim(max(1.5, len(names)) - 0.4, -0.6)
             panel.xaxis.set_major_locator(MaxNLocator(5))
         counts.margins(x=0.14)
-        cost.margins(x=0.55)
+        cost.margins(x=0.8)
         headline(figure, title or "How halts ended, and what polling cost")
         handles = [Patch(color=colour) for _, _, colour in _OUTCOMES]
         legend(counts, [text for _, text, _ in _OUTCOMES], handles)

@@ -39,6 +39,7 @@ STATE_COLOURS = {
 
 STYLE: Any = {
     "font.size": 7.0,
+    "text.parse_math": False,  # names come from files
     "axes.titlesize": 7.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -64,6 +65,9 @@ STYLE: Any = {
 }
 COLUMN_INCHES = 3.5
 """Width of a column of a two-column page; pictures are legible at this width."""
+
+PAGE_INCHES = 7.1
+"""Width of both columns."""
 
 FORMATS = ("png", "svg", "pdf")
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from svmsim._render import value_text
 from svmsim.errors import UserError, problem
 from svmsim.plot._data import Results, choose, parameters, spoken
-from svmsim.plot._style import STYLE, axes_of, ink_on, thousands
+from svmsim.plot._style import STYLE, axes_of, ink_on, shortened, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,8 +96,8 @@ def heat_map(
                 continue
             ink = ink_on(to_hex(tuple(colours(np.array([number]))[0][:3])))
             axes.text(column, row, _short(number), ha="center", va="center", color=ink, fontsize=6)
-        axes.set_xticks(range(len(columns)), [value_text(v) for v in columns])
-        axes.set_yticks(range(len(rows)), [value_text(v) for v in rows])
+        axes.set_xticks(range(len(columns)), [shortened(value_text(v), 14) for v in columns])
+        axes.set_yticks(range(len(rows)), [shortened(value_text(v), 20) for v in rows])
         axes.tick_params(length=0)
         axes.set_xlabel(x)
         axes.set_ylabel(y)

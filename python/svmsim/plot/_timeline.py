@@ -10,14 +10,11 @@ from matplotlib.ticker import MaxNLocator
 
 from svmsim.errors import UserError, problem
 from svmsim.plot._data import events_of
-from svmsim.plot._style import STATE_COLOURS, STYLE, axes_of, legend, time_unit
+from svmsim.plot._style import PAGE_INCHES, STATE_COLOURS, STYLE, axes_of, legend, time_unit
 from svmsim.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-PAGE_INCHES = 7.1
-"""Width of both columns of a page."""
 
 _NAMES = {
     "guest": "guest",

@@ -13,7 +13,7 @@ from svmsim.errors import UserError
 from svmsim.plot._data import LEVEL, parameters, spoken
 from svmsim.table import ResultTable
 
-__all__ = ["METRICS", "Change", "changes", "got_worse"]
+__all__ = ["METRICS", "PRIMARY", "Change", "changes", "got_worse"]
 
 METRICS = (
     "exits.count",
@@ -26,6 +26,15 @@ METRICS = (
     "latency.ipi.mean_ns",
 )
 """What is compared when a campaign does not say; of all of them less is better."""
+
+PRIMARY = (
+    "exits.count",
+    "busy_ns",
+    "latency.wakeup.mean_ns",
+    "latency.wakeup.p99_ns",
+    "latency.ipi.mean_ns",
+)
+"""What decides a verdict; the others say where it comes from."""
 
 _SAME_PCT = 0.5
 """A change below this is called none."""

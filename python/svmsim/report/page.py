@@ -19,7 +19,7 @@ from svmsim._files import write_text
 from svmsim._pictures import Picture, pictures
 from svmsim._render import value_text
 from svmsim.plot import STYLE
-from svmsim.report.changes import METRICS, Change, changes, got_worse
+from svmsim.report.changes import METRICS, PRIMARY, Change, changes, got_worse
 from svmsim.table import ResultTable
 from svmsim.table.paths import flattened
 
@@ -33,42 +33,45 @@ _MOST_FAILURES = 50
 
 
 @dataclass(frozen=True, slots=True)
+class _Step:
+    """From a parameter's first value to another one."""
+
+    old_value: str
+    new_value: str
+    changes: list[Change]
+
+    @property
+    def headline(self) -> str:
+        """The answer at a glance, from what matters in the end."""
+        primary = [change for change in self.changes if change.metric in PRIMARY]
+        words = {
+            verdict: [c for c in primary if c.verdict == verdict]
+            for verdict in ("better", "worse", "unclear")
+        }
+        if words["better"] and words["worse"]:
+            return f"a trade: {_listed(words['better'])}, but {_listed(words['worse'])}"
+        if words["better"]:
+            return f"helps: {_listed(words['better'])}"
+        if words["worse"]:
+            return f"hurts: {_listed(words['worse'])}"
+        return "unclear: more seeds are needed" if words["unclear"] else "no difference"
+
+
+@dataclass(frozen=True, slots=True)
 class _Axis:
     key: str
     doc: str
     values: list[str]
-    changes: list[Change]
-
-    @property
-    def verdict(self) -> str:
-        """One sentence on what this parameter does."""
-        return _sentence(self.changes)
+    steps: list[_Step]
 
 
-def _sentence(found: list[Change]) -> str:
-    if not found:
-        return "Nothing that is compared occurs in these runs."
-    words = {"better": "better", "worse": "worse", "same": "the same", "unclear": "unclear"}
-    parts = []
-    for verdict, word in words.items():
-        names = list(dict.fromkeys(c.name for c in found if c.verdict == verdict))
-        if names:
-            parts.append(f"{word}: {', '.join(names)}")
-    return "; ".join(parts) + "."
+def _listed(found: list[Change]) -> str:
+    return ", ".join(f"{change.name} {_pct(change)}" for change in found)
 
 
-def _headline(axis: _Axis) -> str:
-    """The answer at a glance: what the campaign's axis does, all in all."""
-    verdicts = {change.verdict for change in axis.changes}
-    if not verdicts - {"same"}:
-        return "no difference"
-    if verdicts <= {"better", "same"}:
-        return "helps"
-    if verdicts <= {"worse", "same"}:
-        return "hurts"
-    if "better" not in verdicts and "worse" not in verdicts:
-        return "unclear: more seeds are needed"
-    return "a trade: it helps in some ways and hurts in others, or not surely"
+def _is_condition(key: str) -> bool:
+    """Whether a swept key is no choice of the host's or the guest's, but what they are put to."""
+    return key == "workload" or key.startswith(("vm.workload", "run.")) or ".workload." in key
 
 
 def _axes(table: ResultTable) -> list[_Axis]:
@@ -83,8 +86,18 @@ def _axes(table: ResultTable) -> list[_Axis]:
         values = [value_text(value) for value in dict.fromkeys(runs[key].to_list())]
         if len(values) < 2:
             continue
-        doc = parameters.get(key, "")
-        found.append(_Axis(key, doc, values, changes(table, key, metrics)))
+        steps: dict[tuple[str, str], list[Change]] = {}
+        if key == first or not _is_condition(key):
+            for change in changes(table, key, metrics):
+                steps.setdefault((change.old_value, change.new_value), []).append(change)
+        found.append(
+            _Axis(
+                key,
+                parameters.get(key, ""),
+                values,
+                [_Step(*ends, list(changed)) for ends, changed in steps.items()],
+            )
+        )
     return found
 
 
@@ -169,13 +182,13 @@ def _number(value: float) -> str:
 def _pct(change: Change) -> str:
     if change.pct is None:
         return "from 0" if change.new else "0"
-    return f"{change.pct:+,.1f} %"
+    return f"{change.pct:+,.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
 def _spread(change: Change) -> str:
     if change.pct is None or change.pairs < 2:
         return "one run" if change.pairs < 2 else ""
-    return f"{change.low_pct:+,.1f} … {change.high_pct:+,.1f} %"
+    return f"{change.low_pct:+,.1f} … {change.high_pct:+,.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
 def _provenance(table: ResultTable) -> dict[str, str]:
@@ -215,8 +228,9 @@ def report_html(table: ResultTable) -> str:
     """
     drawn = _drawn(pictures(table))
     axes = _axes(table)
-    metrics = tuple(table.about.get("metrics") or METRICS)
-    worse = [change for axis in axes for change in got_worse(table, axis.key, metrics)]
+    metrics = tuple(table.about.get("metrics") or PRIMARY)
+    judged = [axis for axis in axes if axis.steps]
+    worse = [change for axis in judged for change in got_worse(table, axis.key, metrics)]
     worse.sort(key=lambda change: -(change.pct if change.pct is not None else float("inf")))
     failures = table.failures
     return (
@@ -226,7 +240,7 @@ def report_html(table: ResultTable) -> str:
             title=table.name or "Results",
             question=str(table.about.get("question") or ""),
             axes=axes,
-            headlines={axis.key: _headline(axis) for axis in axes},
+            judged=judged,
             worse=worse[:20],
             pictures=drawn,
             perf_tables=_perf_tables(table),
