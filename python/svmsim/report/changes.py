@@ -93,16 +93,17 @@ class Change:
 
 
 def _interval(old: np.ndarray, new: np.ndarray) -> tuple[float, float]:
-    mean = float(old.mean())
-    if mean == 0:
+    """The interval of the change of the mean in per cent, over samples of pairs."""
+    if old.mean() == 0:
         return 0.0, 0.0
-    differences = 100 * (new - old) / mean
-    if len(differences) < 2 or bool(np.all(differences == differences[0])):
-        value = float(differences.mean())
+    if len(old) < 2:
+        value = float(100 * (new[0] - old[0]) / old[0])
         return value, value
     random = np.random.default_rng(20240819)  # a fixed one: equal values, equal intervals
-    means = random.choice(differences, (_RESAMPLES, len(differences))).mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    chosen = random.integers(0, len(old), (_RESAMPLES, len(old)))
+    olds, news = old[chosen].mean(axis=1), new[chosen].mean(axis=1)
+    ratios = 100 * (news[olds > 0] / olds[olds > 0] - 1)
+    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
