@@ -27,7 +27,7 @@ name = "slow"
 scenario = "small.toml"
 seeds = 20
 [set]
-vm.workload.iterations = 40_000
+vm.workload.iterations = 25_000
 [sweep]
 kvm.idle_hlt = [false, true]
 """
@@ -36,7 +36,7 @@ RUNS = 40
 
 @pytest.fixture
 def slow_dir(tmp_path: Path) -> Path:
-    """A directory with slow.toml: 40 runs of some 30 ms."""
+    """A directory with slow.toml: 40 runs of some 20 ms."""
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "slow.toml").write_text(SLOW)
     return tmp_path
