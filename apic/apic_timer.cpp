@@ -138,6 +138,13 @@ std::uint64_t ApicTimer::take_expiries(std::uint64_t now_cycles) noexcept {
   return taken;
 }
 
+std::uint64_t ApicTimer::take(std::uint64_t now_cycles) noexcept {
+  const std::uint64_t deadline = deadline_;
+  take_expiries(now_cycles);
+  deadline_ = 0;
+  return deadline;
+}
+
 void ApicTimer::tsc_jumped(std::int64_t delta) noexcept {
   anchor_ += static_cast<std::uint64_t>(delta);
 }

@@ -64,6 +64,9 @@ class ApicTimer {
   [[nodiscard]] std::uint64_t next_expiry(std::uint64_t now_cycles) const noexcept;
   /// Takes all expiries up to and including `now_cycles`, and returns how many there were.
   std::uint64_t take_expiries(std::uint64_t now_cycles) noexcept;
+  /// The same for an owner that fires a deadline ahead of its time: in TSC-deadline mode the deadline is
+  /// taken in any case and returned; 0 in the other modes.
+  std::uint64_t take(std::uint64_t now_cycles) noexcept;
 
   /// The TSC was written and jumped by `delta`: a running count goes on as before, a deadline meets the new
   /// TSC.

@@ -230,7 +230,7 @@ RegisterWrite LocalApic::write_apic_base(std::uint64_t value, std::uint64_t now_
   base_address_ = value & ~std::uint64_t{0xfff};
   RegisterWrite write;
   if (next == mode_) return write;
-  expire_timer(now_cycles);
+  settle_timer(now_cycles);
   write.changed = changed::addressing;
   if (next == ApicMode::disabled || mode_ == ApicMode::disabled) write.changed |= changed::enabling;
   mode_ = next;
@@ -248,7 +248,7 @@ RegisterWrite LocalApic::write_tsc_deadline(std::uint64_t value, std::uint64_t n
   if (!options_.tsc_deadline) return {WriteEffect::general_protection, {}, {}};
   RegisterWrite write;
   if (!hardware_enabled() || timer_.mode() != TimerMode::tsc_deadline) return write;
-  expire_timer(now_cycles);
+  settle_timer(now_cycles);
   timer_.write_deadline(value, now_cycles);
   write.changed = changed::timer;
   return write;

@@ -160,6 +160,10 @@ class LocalApic {
   /// Books what expired up to now. `ignored`: nothing did; else what became of the (one) interrupt.
   Reception expire_timer(std::uint64_t now_cycles) noexcept;
   [[nodiscard]] const ApicTimer& timer() const noexcept { return timer_; }
+  /// For an emulation that decides itself when the timer fires, also ahead of a deadline: books what expired
+  /// up to now, and a deadline in any case, and delivers nothing. Returns the deadline; 0 in other modes.
+  std::uint64_t take_timer(std::uint64_t now_cycles) noexcept { return timer_.take(now_cycles); }
+  [[nodiscard]] std::uint32_t lvt_timer() const noexcept { return stored(APIC_LVTT); }
   void tsc_jumped(std::int64_t delta) noexcept { timer_.tsc_jumped(delta); }
 
   /// A local source fires once: thermal, performance counter, extended LVT, or an edge at a LINT pin.
@@ -211,6 +215,9 @@ class LocalApic {
   void write_svr(std::uint32_t value) noexcept;
   void set_registers_to_reset_values() noexcept;
   void enabling_changed() noexcept;
+  void settle_timer(std::uint64_t now_cycles) noexcept {
+    if (!options_.timer_by_owner) expire_timer(now_cycles);
+  }
   void note_error(std::uint32_t bit) noexcept;
   Reception raise_level_lint(std::size_t pin) noexcept;
 

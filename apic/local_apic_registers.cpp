@@ -166,7 +166,7 @@ RegisterWrite LocalApic::write_register(std::uint32_t offset, std::uint32_t valu
       write.changed = changed::addressing;
       return write;
     case APIC_SPIV: {
-      expire_timer(now_cycles);
+      settle_timer(now_cycles);
       const bool before = software_enabled();
       write_svr(value);
       if (software_enabled() != before) write.changed = changed::enabling;
@@ -178,12 +178,12 @@ RegisterWrite LocalApic::write_register(std::uint32_t offset, std::uint32_t valu
       error_pending_ = 0;
       return write;
     case APIC_TMICT:
-      expire_timer(now_cycles);
+      settle_timer(now_cycles);
       timer_.set_initial_count(value, now_cycles);
       write.changed = changed::timer;
       return write;
     case APIC_TDCR:
-      expire_timer(now_cycles);
+      settle_timer(now_cycles);
       stored(APIC_TDCR) = value;
       timer_.set_divider(timer_divider(value), now_cycles);
       write.changed = changed::timer;
@@ -214,7 +214,7 @@ void LocalApic::write_svr(std::uint32_t value) noexcept {
 
 RegisterWrite LocalApic::write_lvt(std::uint32_t offset, std::uint32_t value,
                                    std::uint64_t now_cycles) noexcept {
-  if (offset == APIC_LVTT) expire_timer(now_cycles);
+  if (offset == APIC_LVTT) settle_timer(now_cycles);
   std::uint32_t& entry = stored(offset);
   // Linux and others expect an entry that becomes an edge to forget its remote IRR, as in the I/O APIC.
   const std::uint32_t kept = (value & lvt::level_triggered) != 0 ? entry & lvt::status_bits : 0U;

@@ -96,6 +96,8 @@ struct LocalApicOptions {
   bool reports_errors = true;              ///< false: KVM's emulation, whose ESR stays 0
   bool lint0_ext_int_after_reset = false;  ///< KVM_X86_QUIRK_LINT0_REENABLED, for the bootstrap CPU
   unsigned physical_address_bits = 48;
+  /// The timer expires when its owner says so (LocalApic::take_timer()), not by itself at a register access.
+  bool timer_by_owner = false;
   TimerClock timer_clock{};
   std::uint64_t minimum_timer_period_cycles = 0;
 };

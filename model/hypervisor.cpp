@@ -27,7 +27,10 @@ Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& ho
 
 // vcpu_run (arch/x86/kvm/x86.c).
 void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
-  vcpu.pcpu = &cpu;
+  if (vcpu.pcpu != &cpu) {
+    vcpu.pcpu = &cpu;
+    vcpu.requests |= request::migrate_timer;
+  }
   if (vcpu.halt.phase == HaltPhase::blocked && !resume_block(vcpu, cpu)) return;
   while (!cpu.at_end()) {
     if (warmup_cycles_ != 0 && cpu.local() >= warmup_cycles_) end_warmup(vcpu);
@@ -39,6 +42,10 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     }
     vcpu.requests &= ~request::unblock;
     cpu.synchronise();
+    if (vcpu.timer.pending) {
+      inject_timer_irqs(vcpu, cpu);
+      cpu.synchronise();
+    }
     if (cpu.need_resched()) return;
   }
 }
@@ -56,9 +63,15 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
 void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   if (vcpu.external_causes) take_external_interrupts(vcpu);
+  constexpr std::uint32_t rare = request::migrate_timer | request::smi | request::nmi;
+  if ((vcpu.requests & rare) != 0) service_requests(vcpu, cpu);
   if ((vcpu.requests & request::event) != 0) {
     vcpu.requests &= ~request::event;
     ++vcpu.stats.req_event;
+    if (vcpu.startup.pending()) {
+      accept_events(vcpu, cpu);
+      if (vcpu.mp_state == MpState::init_received) return;
+    }
     check_and_inject_events(vcpu, cpu);
     cpu.synchronise();
     update_cr8_intercept(vcpu);
@@ -114,7 +127,14 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
 // svm_vcpu_run (arch/x86/kvm/svm/svm.c).
 void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
   trace_entry(vcpu, cpu);
+  if (vcpu.nmi.single_step && (vcpu.vmcb.control.event_inj & svm::event_inj::valid) != 0) {
+    // The flags that the delivery pushes must be the guest's: exit behind it, and try again.
+    disable_nmi_single_step(vcpu);
+    vcpu.force_immediate_exit = true;
+    vcpu.requests |= request::event;
+  }
   vcpu.vmcb.control.int_ctl = svm::int_ctl::with_v_tpr(vcpu.vmcb.control.int_ctl, vcpu.apic().cr8());
+  if (vcpu.timer.expired_tscdeadline != 0) wait_lapic_expire(vcpu, cpu);
   cpu.charge(t_world_entry_);
   cpu.account(CpuTime::guest);
   run_guest(vcpu, cpu);
@@ -127,11 +147,10 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
   complete_interrupts(vcpu);
 }
 
-void Hypervisor::record(PhysicalCpu& cpu, const Vcpu& vcpu, EventKind kind,
+void Hypervisor::record(PhysicalCpu& cpu, std::int32_t tid, std::int32_t vcpu, EventKind kind,
                         const std::array<std::uint64_t, 8>& fields) {
   if (events_.active()) {
-    events_.push({cpu.local(), kind, 0, static_cast<std::int32_t>(cpu.index()), vcpu.tid,
-                  static_cast<std::int32_t>(vcpu.index), fields});
+    events_.push({cpu.local(), kind, 0, static_cast<std::int32_t>(cpu.index()), tid, vcpu, fields});
   }
   if (events_.recorded(kind)) cpu.charge(cost_.t_trace);
 }
@@ -208,6 +227,12 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   // A reschedule IPI to the own pCPU, sent with interrupts off, ends guest mode right after the injection.
   stay.self_ipi = std::exchange(vcpu.force_immediate_exit, false);
   const bool external_causes = vcpu.external_causes;
+  if (vcpu.smm.active || vcpu.nmi.single_step) {
+    if (step.kind == StepKind::entered) {
+      step = vcpu.smm.active ? run_smm_handler(vcpu, cpu, stay) : run_single_step(vcpu, cpu, stay);
+      if (stay.ended) return;
+    }
+  }
   while (step.kind != StepKind::vmexit) {
     // One test for all that is rare: nothing is due before the horizon, and nothing else asks for a look.
     if (cpu.something_due() || guest.event_possible() || guest.halted() || stay.self_ipi || external_causes) {
@@ -252,7 +277,8 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 // Events at an instruction boundary of the guest, and a halt that goes on. Returns what happened: none when
 // the guest may execute its next action.
-svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay) {
+// `keeps_rip`: it stands in a handler that is not part of the workload.
+svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay, bool keeps_rip) {
   svm::GuestCpu& guest = vcpu.guest;
   const bool physical = cpu.interrupt_pending();
   if (cpu.at_end()) {
@@ -265,7 +291,7 @@ svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& st
   events.intr = std::exchange(stay.self_ipi, false) || physical || recorded;
   if (events.intr || guest.event_possible()) {
     const bool was_halted = guest.halted();
-    if (!was_halted) {
+    if (!was_halted && !keeps_rip) {
       if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
     }
     const svm::Step step = guest.boundary(events, vcpu.environment);

@@ -17,11 +17,10 @@ namespace svmsim::model {
 
 /// KVM on SVM: the vCPU run loop, event injection, exit handlers, halting and waking, interrupt delivery
 /// (arch/x86/kvm/x86.c, svm/svm.c, lapic.c; kvm-software.md section 1), in the code paths of the scenario's
-/// kernel. Leaves out what this version does not model: NMI and SMI injection, INIT/SIPI, timers, AVIC,
-/// nesting, MMU details.
+/// kernel. Leaves out what this version does not model: nesting, MMU details.
 ///
 /// Functions carry the kernel's names where they do what the kernel's function does.
-class Hypervisor : public sc_core::sc_module {
+class Hypervisor : public sc_core::sc_module, public HostTimerClient {
  public:
   Hypervisor(const sc_core::sc_module_name& name, const HostConfig& host, const KvmConfig& kvm,
              EventHub& events);
@@ -42,6 +41,9 @@ class Hypervisor : public sc_core::sc_module {
   /// Called about every 65536 exits with the local clock; may throw to stop the run.
   void set_heartbeat(std::function<void(std::uint64_t)> heartbeat) { heartbeat_ = std::move(heartbeat); }
 
+  /// A vCPU's timer has expired on `cpu`.
+  void timer_expired(PhysicalCpu& cpu, HostTimer& timer) override;
+
   [[nodiscard]] const HostConfig& host() const noexcept { return host_; }
 
  private:
@@ -59,7 +61,8 @@ class Hypervisor : public sc_core::sc_module {
     bool self_ipi = false;
     bool ended = false;  ///< the vCPU ended in guest mode
   };
-  [[nodiscard]] svm::Step guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay);
+  [[nodiscard]] svm::Step guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay,
+                                         bool keeps_rip = false);
   static void resume_suspended(Vcpu& vcpu);
   [[nodiscard]] bool makes_progress(Vcpu& vcpu, PhysicalCpu& cpu);
   svm::Step execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
@@ -105,20 +108,69 @@ class Hypervisor : public sc_core::sc_module {
   static void take_debug_registers(Vcpu& vcpu);
   static void set_dr_intercepts(svm::VmcbControl& control, bool on);
 
-  // hypervisor_apic.cpp: the emulated local APIC and delivery.
+  // hypervisor_nmi.cpp: NMI, SMI, INIT and SIPI.
+  static void service_requests(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void process_nmi(Vcpu& vcpu);
+  [[nodiscard]] static bool nmi_masked(const Vcpu& vcpu);
+  static void set_nmi_mask(Vcpu& vcpu, bool masked);
+  [[nodiscard]] static bool nmi_allowed(const Vcpu& vcpu);
+  [[nodiscard]] bool inject_smi_and_nmi(Vcpu& vcpu, PhysicalCpu& cpu, bool& can_inject);
+  void svm_inject_nmi(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void enable_nmi_window(Vcpu& vcpu);
+  static void disable_nmi_single_step(Vcpu& vcpu);
+  void handle_iret(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void complete_iret(Vcpu& vcpu);
+  void handle_single_step(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] svm::Step run_single_step(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay);
+  void enter_smm(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] svm::Step run_smm_handler(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay);
+  void leave_smm(Vcpu& vcpu, PhysicalCpu& cpu);
+  void accept_events(Vcpu& vcpu, PhysicalCpu& cpu);
+  void vcpu_reset_by_init(Vcpu& vcpu, PhysicalCpu& cpu);
+
+  // hypervisor_setup.cpp
+  void init_vmcb(Vcpu& vcpu);
+  static void start_program(Vcpu& vcpu);
+
+  // hypervisor_apic.cpp: the emulated local APIC.
+  [[nodiscard]] static std::uint64_t guest_tsc(const Vcpu& vcpu, const PhysicalCpu& cpu) {
+    return cpu.local() + vcpu.vmcb.control.tsc_offset;
+  }
+  [[nodiscard]] bool set_apic_base(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value);
+  void apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what);
   static void set_tpr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t tpr);
   void apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value,
                       bool fastpath = false);
+
+  // hypervisor_timer.cpp: the local APIC's timer.
+  void create_timer(Vcpu& vcpu);
+  void restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void start_sw_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void apic_timer_expired(Vcpu& vcpu, PhysicalCpu& cpu, bool from_timer);
+  void inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void wait_lapic_expire(Vcpu& vcpu, PhysicalCpu& cpu);
+  void adjust_timer_advance(Vcpu& vcpu, std::int64_t delta_cycles) const;
+  [[nodiscard]] bool write_tsc_deadline(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value);
+
+  // hypervisor_ipi.cpp: messages between APICs. `cpu` is the pCPU that acts; its clock is charged.
   void send_ipi(Vcpu& sender, PhysicalCpu& cpu, const apic::IcrCommand& command, bool fastpath);
-  void deliver_interrupt(Vcpu& sender, PhysicalCpu& cpu, Vcpu& target, const apic::IcrCommand& command);
-  void kick(Vcpu& target, PhysicalCpu& cpu, const Vcpu& sender);
+  /// Returns how many APICs accepted it. `sender`: nullptr for a device.
+  unsigned irq_delivery_to_apic(Vm& vm, PhysicalCpu& cpu, Vcpu* sender, const apic::IcrCommand& command);
+  /// `sender`: the vCPU in whose context it happens, nullptr for none.
+  bool accept_irq(Vcpu& target, PhysicalCpu& cpu, const Vcpu* sender, const apic::IcrCommand& message);
+  bool deliver_interrupt(Vcpu& target, PhysicalCpu& cpu, const apic::IcrCommand& message);
+  void kick(Vcpu& target, PhysicalCpu& cpu);
 
   // hypervisor_halt.cpp: HLT, polling, blocking.
   bool emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu);
   [[nodiscard]] static bool has_wake_event(Vcpu& vcpu);
+  [[nodiscard]] static bool check_block(Vcpu& vcpu);
   [[nodiscard]] bool vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu);
   [[nodiscard]] bool poll(Vcpu& vcpu, PhysicalCpu& cpu);
   [[nodiscard]] bool resume_block(Vcpu& vcpu, PhysicalCpu& cpu);
+  void leave_block(Vcpu& vcpu, PhysicalCpu& cpu);
   void finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited);
   [[nodiscard]] std::uint64_t to_ns(std::uint64_t cycles) const;
 
@@ -128,7 +180,19 @@ class Hypervisor : public sc_core::sc_module {
     if (events_.traced(kind)) record(cpu, vcpu, kind, {static_cast<std::uint64_t>(fields)...});
   }
   void record(PhysicalCpu& cpu, const Vcpu& vcpu, workloads::EventKind kind,
+              const std::array<std::uint64_t, 8>& fields) {
+    record(cpu, vcpu.tid, static_cast<std::int32_t>(vcpu.index), kind, fields);
+  }
+  void record(PhysicalCpu& cpu, std::int32_t tid, std::int32_t vcpu, workloads::EventKind kind,
               const std::array<std::uint64_t, 8>& fields);
+  /// The same in the context of `vcpu`, or of whatever the pCPU runs where that is nullptr.
+  template <typename... Fields>
+  void trace_from(PhysicalCpu& cpu, const Vcpu* vcpu, workloads::EventKind kind, Fields... fields) {
+    if (!events_.traced(kind)) return;
+    record(cpu, vcpu != nullptr ? vcpu->tid : cpu.current_tid(),
+           vcpu != nullptr ? static_cast<std::int32_t>(vcpu->index) : -1, kind,
+           {static_cast<std::uint64_t>(fields)...});
+  }
 
   [[nodiscard]] bool at_least(workloads::KernelGeneration kernel) const noexcept { return kernel_ >= kernel; }
 

@@ -23,8 +23,8 @@ constexpr std::uint64_t kvm_exit_io = 2;
 constexpr std::uint32_t msr_tsc = 0x10;
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_pat = 0x277;
+constexpr std::uint32_t msr_tsc_deadline = 0x6e0;
 constexpr std::uint32_t msr_efer = 0xc0000080;
-constexpr std::uint64_t apic_base_x2apic_enabled = 0xfee00c00;
 constexpr std::uint64_t enosys = 1000;
 constexpr std::uint32_t hypercall_vapic_poll_irq = 1;
 
@@ -64,6 +64,14 @@ Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
   }
   if (control.exit_code != exit_code::msr || control.exit_info_1 == 0) return Fastpath::none;
   const svm::GuestAction& action = *vcpu.source->current();
+  if (action.number == msr_tsc_deadline && at_least(KernelGeneration::v6_18)) {
+    // handle_fastpath_set_tscdeadline. Without hardware for it before mainline, which asks no more.
+    cpu.charge(cost_.h_msr);
+    if (!write_tsc_deadline(vcpu, cpu, action.operand[0])) return Fastpath::none;
+    trace(cpu, vcpu, EventKind::kvm_msr, 1, msr_tsc_deadline, action.operand[0], 0);
+    skip_instruction(vcpu, cpu, 0);
+    return vcpu.timer.pending ? Fastpath::handled : Fastpath::reenter;
+  }
   if (action.number != apic::msr_x2apic_icr || (action.operand[0] & apic::x2apic_icr_reserved) != 0) {
     return Fastpath::none;
   }
@@ -75,12 +83,12 @@ Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
 }
 
 // handle_fastpath_set_x2apic_icr_irqoff: a physical unicast; mainline also takes logical destinations and the
-// self shorthand.
+// self shorthand, and every delivery mode (kvm_irq_delivery_to_apic_fast).
 bool Hypervisor::icr_fastpath_takes(const apic::IcrCommand& command) const {
-  if (command.delivery != apic::DeliveryMode::fixed) return false;
   const bool unicast =
       command.shorthand == apic::Shorthand::none && command.destination != apic::x2apic_broadcast;
   if (at_least(KernelGeneration::v6_18)) return unicast || command.shorthand == apic::Shorthand::self;
+  if (command.delivery != apic::DeliveryMode::fixed) return false;
   return unicast && command.destination_mode == apic::DestinationMode::physical;
 }
 
@@ -109,6 +117,8 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
     default:
       break;
   }
+  if (code == exit_code::exception(svm::exception_vector::debug) && vcpu.nmi.single_step)
+    return handle_single_step(vcpu, cpu);
   if (code >= exit_code::exception(0) && code <= exit_code::exception(31))
     return handle_exception(vcpu, cpu, code);
   if (code == exit_code::invalid) {
@@ -156,7 +166,7 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
   std::uint64_t result = 0;
   if (apic::is_x2apic_msr(msr)) {
     cpu.synchronise();
-    const apic::RegisterRead read = vcpu.apic().read_msr(msr);
+    const apic::RegisterRead read = vcpu.apic().read_msr(msr, guest_tsc(vcpu, cpu));
     fault = read.general_protection;
     result = read.value;
     // kvm_x2apic_msr_read takes the ICR from the page without an event.
@@ -169,7 +179,18 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
         if (write) vcpu.vmcb.control.tsc_offset = value - cpu.local();
         break;
       case msr_apic_base:
-        result = apic_base_x2apic_enabled | (vcpu.index == 0 ? 0x100U : 0U);
+        result = vcpu.apic().read_apic_base();
+        if (write) fault = !set_apic_base(vcpu, cpu, value);
+        break;
+      case msr_tsc_deadline:
+        if (write) {
+          fault = !write_tsc_deadline(vcpu, cpu, value);
+        } else {
+          cpu.synchronise();
+          const apic::RegisterRead read = vcpu.apic().read_tsc_deadline(guest_tsc(vcpu, cpu));
+          fault = read.general_protection;
+          result = read.value;
+        }
         break;
       case msr_pat:
         result = vcpu.pat;

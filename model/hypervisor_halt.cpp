@@ -16,9 +16,28 @@ std::uint64_t Hypervisor::to_ns(std::uint64_t cycles) const {
   return cycles_to_ns(cycles, host_.tsc_hz);
 }
 
-// kvm_vcpu_has_events, what this version has of it.
+// kvm_vcpu_has_events. A vCPU that waits for INIT or SIPI has no others.
 bool Hypervisor::has_wake_event(Vcpu& vcpu) {
-  return vcpu.exception.pending || (interrupt_allowed(vcpu) && vcpu.apic().deliverable() >= 0);
+  if (vcpu.startup.pending() && !vcpu.smm.active) return true;
+  if (vcpu.mp_state == MpState::uninitialized || vcpu.mp_state == MpState::init_received) return false;
+  if (vcpu.pv_unhalted || vcpu.exception.pending) return true;
+  if ((vcpu.requests & (request::nmi | request::smi)) != 0) return true;
+  if (vcpu.smm.pending || (vcpu.nmi.pending != 0 && nmi_allowed(vcpu))) return true;
+  return interrupt_allowed(vcpu) && vcpu.apic().deliverable() >= 0;
+}
+
+// kvm_vcpu_check_block: an expired timer ends the wait and becomes an interrupt in the outer loop.
+bool Hypervisor::check_block(Vcpu& vcpu) {
+  return has_wake_event(vcpu) || vcpu.timer.pending || (vcpu.requests & request::unblock) != 0;
+}
+
+// The end of vcpu_block. A vCPU that is not runnable yet stays in its state; the outer loop comes back.
+void Hypervisor::leave_block(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.synchronise();
+  if (!has_wake_event(vcpu)) return;
+  accept_events(vcpu, cpu);
+  if (vcpu.mp_state == MpState::halted) vcpu.mp_state = MpState::runnable;
+  vcpu.pv_unhalted = false;
 }
 
 // kvm_emulate_halt. Returns whether the vCPU is still runnable: since 6.12 it stays so when a wake event is
@@ -28,7 +47,10 @@ bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   skip_instruction(vcpu, cpu, 0);
   ++vcpu.stats.halt_exits;
   cpu.synchronise();
-  if (at_least(KernelGeneration::v6_12) && has_wake_event(vcpu)) return true;
+  if (at_least(KernelGeneration::v6_12) && has_wake_event(vcpu)) {
+    vcpu.pv_unhalted = false;
+    return true;
+  }
   vcpu.mp_state = MpState::halted;
   return false;
 }
@@ -38,14 +60,16 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_vcpu_block);
   cpu.synchronise();
   if (has_wake_event(vcpu)) {
-    vcpu.mp_state = MpState::runnable;
+    leave_block(vcpu, cpu);
     return true;
   }
   vcpu.halt = {};
   vcpu.halt.start_cycles = cpu.local();
   vcpu.halt.parameters = {kvm_.halt_poll_ns, kvm_.halt_poll_ns_grow, kvm_.halt_poll_ns_grow_start,
                           kvm_.halt_poll_ns_shrink};
-  vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters);
+  // Without a halt there is no polling: a vCPU that waits for SIPI blocks at once (kvm_vcpu_block).
+  if (vcpu.mp_state == MpState::halted)
+    vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters);
   vcpu.halt.poll_end_cycles = cpu.local();
   if (vcpu.halt.plan.poll && poll(vcpu, cpu)) {
     finish_halt(vcpu, cpu, false);
@@ -54,7 +78,7 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (cpu.at_end()) return true;
   // kvm_vcpu_block: the last look, then schedule().
   cpu.synchronise();
-  if (has_wake_event(vcpu)) {
+  if (check_block(vcpu)) {
     finish_halt(vcpu, cpu, false);
     return true;
   }
@@ -78,7 +102,7 @@ bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
     const std::uint64_t elapsed = cpu.local() - start;
     if (elapsed % step != 0) cpu.charge(step - elapsed % step);
     cpu.synchronise();
-    woken = has_wake_event(vcpu);
+    woken = check_block(vcpu);
     vcpu.halt.poll_end_cycles = cpu.local();
     if (woken || cpu.local() >= stop || cpu.at_end()) break;
     if (!scheduler->single_task_running(cpu.index()) || cpu.need_resched()) break;
@@ -94,7 +118,7 @@ bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
 // The thread runs again after schedule(): kvm_vcpu_block's loop looks once more.
 bool Hypervisor::resume_block(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
-  if (!has_wake_event(vcpu)) {
+  if (!check_block(vcpu)) {
     vcpu.state = HostThread::State::blocked;
     cpu.charge(cost_.t_sched_out);
     return false;
@@ -112,6 +136,7 @@ bool Hypervisor::resume_block(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 // The end of kvm_vcpu_halt: statistics, the window's adaptation, the wake-up event.
 void Hypervisor::finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited) {
+  if (vcpu.mp_state != MpState::halted) return leave_block(vcpu, cpu);
   const Halt& halt = vcpu.halt;
   const HaltPollResult result{to_ns(halt.poll_end_cycles), to_ns(cpu.local()), waited};
   const HaltPollOutcome outcome = vcpu.poller.finish(halt.plan, result, halt.parameters);
@@ -136,7 +161,7 @@ void Hypervisor::finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited) {
           outcome.window_old_ns);
   }
   trace(cpu, vcpu, EventKind::kvm_vcpu_wakeup, outcome.halt_ns, outcome.waited, 1);
-  vcpu.mp_state = MpState::runnable;
+  leave_block(vcpu, cpu);
 }
 
 }  // namespace svmsim::model

@@ -31,6 +31,9 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (vcpu.exception.injected) {
     svm_inject_exception(vcpu, cpu, true);
     can_inject = false;
+  } else if (!vcpu.exception.pending && vcpu.nmi.injected) {
+    svm_inject_nmi(vcpu, cpu);
+    can_inject = false;
   } else if (!vcpu.exception.pending && vcpu.interrupt.injected) {
     svm_inject_irq(vcpu, cpu, true);
     can_inject = false;
@@ -40,6 +43,10 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.exception.injected = true;
     svm_inject_exception(vcpu, cpu, false);
     can_inject = false;
+  }
+  if ((vcpu.smm.pending || vcpu.nmi.pending != 0) && !inject_smi_and_nmi(vcpu, cpu, can_inject)) {
+    vcpu.force_immediate_exit = true;
+    return;
   }
   apic::LocalApic& apic = vcpu.apic();
   cpu.synchronise();
@@ -95,7 +102,9 @@ void Hypervisor::cancel_injection(Vcpu& vcpu) {
 
 // svm_complete_interrupts.
 void Hypervisor::complete_interrupts(Vcpu& vcpu) {
+  if (vcpu.nmi.awaiting_iret) complete_iret(vcpu);
   vcpu.exception.injected = false;
+  vcpu.nmi.injected = false;
   vcpu.interrupt.injected = false;
   const std::uint32_t info = vcpu.vmcb.control.exit_int_info;
   if ((info & svm::event_inj::valid) == 0) return;
@@ -107,6 +116,9 @@ void Hypervisor::complete_interrupts(Vcpu& vcpu) {
       break;
     case svm::event_inj::type_soft:
       vcpu.interrupt = {true, vector, true};
+      break;
+    case svm::event_inj::type_nmi:
+      vcpu.nmi.injected = true;
       break;
     case svm::event_inj::type_exception:
       vcpu.exception = {false, true, (info & svm::event_inj::error_valid) != 0, vector,

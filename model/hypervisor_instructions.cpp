@@ -30,6 +30,12 @@ void Hypervisor::handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t 
     return handle_cr(vcpu, cpu, code);
   if (code < exit_code::exception(0)) return handle_dr(vcpu, cpu);
   switch (static_cast<Intercept>(code)) {
+    case Intercept::iret:
+      return handle_iret(vcpu, cpu);
+    case Intercept::rsm:
+      if (vcpu.smm.active) return leave_smm(vcpu, cpu);
+      cpu.charge(cost_.h_insn);
+      return queue_exception(vcpu, svm::exception_vector::invalid_opcode, false, 0);
     case Intercept::wbinvd:   // kvm_emulate_wbinvd: nothing to do without non-coherent DMA
     case Intercept::invd:     // kvm_emulate_invd: as a no-op
     case Intercept::monitor:  // kvm_emulate_monitor, kvm_emulate_mwait: as no-ops
@@ -46,7 +52,6 @@ void Hypervisor::handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t 
     case Intercept::invlpga:
     case Intercept::skinit:
     case Intercept::rdpru:
-    case Intercept::rsm:
       cpu.charge(cost_.h_insn);
       return queue_exception(vcpu, svm::exception_vector::invalid_opcode, false, 0);
     case Intercept::pause:  // pause_interception, without the directed yield: the one vCPU of its pCPU spins

@@ -56,7 +56,7 @@ void Hypervisor::set_dr_intercepts(svm::VmcbControl& control, bool on) {
     set_intercept(control, static_cast<Intercept>(bit), on);
 }
 
-void Hypervisor::create_vcpu(Vcpu& vcpu) {
+void Hypervisor::init_vmcb(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
   const auto& features = host_.features;
   // CR0 itself is left to the guest while its value is the one KVM would load (svm_set_cr0), CR3 and INVLPG
@@ -128,13 +128,25 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
     control.nested_ctl = svm::nested_ctl::np_enable;
     control.nested_cr3 = 0x100000;
   }
+  if (kvm_.vnmi && features.has(svm::Feature::vnmi) && features.has(svm::Feature::vgif))
+    control.int_ctl |= svm::int_ctl::v_nmi_enable;
+}
 
+// Where firmware or the start-up code hands over to the program.
+void Hypervisor::start_program(Vcpu& vcpu) {
   const workloads::InitialState initial = vcpu.source->initial_state();
   set_guest_state(vcpu.vmcb.save, initial);
+  static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
+}
+
+void Hypervisor::create_vcpu(Vcpu& vcpu) {
+  init_vmcb(vcpu);
+  start_program(vcpu);
+  create_timer(vcpu);
+  const workloads::InitialState initial = vcpu.source->initial_state();
   vcpu.absent_pages = initial.absent_pages;
   vcpu.mmio_pages = initial.mmio_pages;
-
-  static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
+  if (initial.wait_for_sipi && vcpu.index != 0) vcpu.mp_state = MpState::uninitialized;
 
   Vm& vm = vcpu.vm;
   vm.iopm.fill(true);

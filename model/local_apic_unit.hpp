@@ -17,8 +17,9 @@ class LocalApicInterface : public virtual sc_core::sc_interface {
 /// The emulated local APIC of one vCPU: the plain LocalApic behind an export.
 class LocalApicUnit : public sc_core::sc_module, public LocalApicInterface {
  public:
-  LocalApicUnit(const sc_core::sc_module_name& name, std::uint32_t apic_id)
-      : sc_core::sc_module(name), apic_(apic_id, apic::LocalApicOptions{kvm_version, false}) {
+  LocalApicUnit(const sc_core::sc_module_name& name, std::uint32_t apic_id,
+                const apic::LocalApicOptions& options)
+      : sc_core::sc_module(name), apic_(apic_id, options) {
     entry.bind(*this);
   }
 
@@ -30,8 +31,6 @@ class LocalApicUnit : public sc_core::sc_module, public LocalApicInterface {
   [[nodiscard]] apic::LocalApic& state() noexcept { return apic_; }
 
  private:
-  static constexpr std::uint32_t kvm_version = 0x00050014;  // arch/x86/kvm/lapic.c, APIC_VERSION, six LVTs
-
   apic::LocalApic apic_;
 };
 

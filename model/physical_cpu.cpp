@@ -154,7 +154,39 @@ void PhysicalCpu::emit_idle(std::uint64_t state) {
 
 std::uint64_t PhysicalCpu::next_own() const noexcept {
   const std::uint64_t arrival = inbox_.empty() ? never_cycles : inbox_.front().time;
-  return std::min(arrival, next_tick_);
+  return std::min({arrival, next_tick_, next_timer_});
+}
+
+void PhysicalCpu::start_timer(HostTimer& timer, std::uint64_t expires_cycles) {
+  timer.cpu_ = this;
+  timer.expires_ = expires_cycles;
+  const auto later_timer = [](std::uint64_t expires, const HostTimer* other) {
+    return expires < other->expires_;
+  };
+  timers_.insert(std::upper_bound(timers_.begin(), timers_.end(), expires_cycles, later_timer), &timer);
+  next_timer_ = timers_.front()->expires_;
+  horizon_ = std::min(horizon_, next_timer_);
+}
+
+void PhysicalCpu::remove_timer(const HostTimer& timer) {
+  timers_.erase(std::find(timers_.begin(), timers_.end(), &timer));
+  next_timer_ = timers_.empty() ? never_cycles : timers_.front()->expires_;
+}
+
+bool PhysicalCpu::cancel_timer(HostTimer& timer) {
+  PhysicalCpu* const where = timer.cpu_;
+  // Another pCPU may already have run up to, but not to, our clock plus the least latency.
+  if (where != this && timer.expires_ < local_ + settings_.reaction_cycles) return false;
+  where->remove_timer(timer);
+  timer.cpu_ = nullptr;
+  return true;
+}
+
+void PhysicalCpu::expire_timer() {
+  HostTimer& timer = *timers_.front();
+  remove_timer(timer);
+  timer.cpu_ = nullptr;
+  timer.client_.timer_expired(*this, timer);
 }
 
 void PhysicalCpu::post(const Arrival& arrival) {
@@ -247,6 +279,10 @@ bool PhysicalCpu::take_interrupts() {
       charge(costs_.t_tick);
       synchronise();
       scheduler->tick(settings_.index);
+      continue;
+    }
+    if (next_timer_ <= local_) {
+      expire_timer();
       continue;
     }
     std::pop_heap(inbox_.begin(), inbox_.end(), later);

@@ -10,6 +10,7 @@
 
 #include "model/config/cost_profile.hpp"
 #include "model/event_hub.hpp"
+#include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
 #include "model/time.hpp"
 #include "model/wave_probe.hpp"
@@ -103,6 +104,12 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// and moves the local clock there. Used by halt polling.
   void poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& event);
 
+  /// Arms a timer of the host on this pCPU; the caller acts on it.
+  void start_timer(HostTimer& timer, std::uint64_t expires_cycles);
+  /// Disarms a timer wherever it is armed; the caller acts on this pCPU and has synchronised. False: it is
+  /// armed on another one and expires there before word of this could reach it.
+  bool cancel_timer(HostTimer& timer);
+
   /// From now on time goes to `use`.
   void account(CpuTime use) noexcept {
     const std::uint64_t now = std::min(local_, settings_.end_cycles);  // the last step may lead past the end
@@ -163,6 +170,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   void look_around();
   [[nodiscard]] std::uint64_t guest_work_slow(std::uint64_t cycles);
   [[nodiscard]] std::uint64_t next_own() const noexcept;
+  void expire_timer();
+  void remove_timer(const HostTimer& timer);
   void emit_idle(std::uint64_t state);
   void emit_switch(const HostThread* next);
 
@@ -179,6 +188,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   bool interrupt_pending_ = false;
   std::uint64_t next_tick_ = never_cycles;
   std::vector<Arrival> inbox_;  // heap, earliest first
+  std::uint64_t next_timer_ = never_cycles;
+  std::vector<HostTimer*> timers_;  // in order of expiry, then of start
 
   HostThread* current_ = nullptr;
   const bool* need_resched_ = nullptr;

@@ -63,6 +63,8 @@ std::string early_end(const Machine& machine, bool has_duration) {
   if (has_duration) return {};
   for (const auto& vcpu : machine.vcpus()) {
     if (vcpu->state == HostThread::State::ended) continue;
+    if (vcpu->mp_state == MpState::uninitialized || vcpu->mp_state == MpState::init_received)
+      return fmt::format("vCPU {} of {} waits for a SIPI that nobody sends", vcpu->index, vcpu->vm.name);
     return fmt::format("vCPU {} of {} is halted at rip {:#x} and nothing that could wake it is pending",
                        vcpu->index, vcpu->vm.name, vcpu->vmcb.save.rip);
   }

@@ -35,16 +35,18 @@ const std::array<std::uint32_t, 12>& passed_through_msr_list() {
 }
 
 Vcpu::Vcpu(const sc_core::sc_module_name& name, Vm& in_vm, unsigned in_index, svm::FeatureSet features,
-           svm::Knobs knobs, std::unique_ptr<workloads::WorkloadSource> in_source, Hypervisor& hypervisor)
+           svm::Knobs knobs, const apic::LocalApicOptions& apic_options,
+           std::unique_ptr<workloads::WorkloadSource> in_source, Hypervisor& hypervisor)
     : sc_core::sc_module(name),
       vm(in_vm),
       index(in_index),
       guest(features, knobs),
       environment(*this),
-      apic_unit("lapic", in_index),
+      apic_unit("lapic", in_index, apic_options),
       source(std::move(in_source)),
       external_causes(source->has_external_causes()),
       before_recording(source->begins_inside_exit()),
+      timer(*this, hypervisor),
       hypervisor_(hypervisor) {}
 
 void Vcpu::run(PhysicalCpu& cpu) {

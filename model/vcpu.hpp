@@ -7,6 +7,7 @@
 #include <systemc>
 #include <vector>
 
+#include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
 #include "model/local_apic_unit.hpp"
 #include "model/policy/halt_poll.hpp"
@@ -20,18 +21,65 @@ namespace svmsim::model {
 
 struct Vm;
 class Hypervisor;
+class Vcpu;
 
 /// kvm_vcpu::mode, with respect to kicks (kvm-software.md 1.8).
 enum class VcpuMode : std::uint8_t { outside_guest, in_guest, exiting_guest };
 
-/// kvm_vcpu_arch::mp_state, what this version needs of it.
-enum class MpState : std::uint8_t { runnable, halted };
+/// kvm_vcpu_arch::mp_state. KVM's SIPI_RECEIVED lasts no longer than the call that sets it.
+enum class MpState : std::uint8_t { runnable, halted, uninitialized, init_received };
 
-/// Requests that this version makes (kvm-software.md 1.3).
+/// Requests that this version makes (kvm-software.md 1.3; arch/x86/include/asm/kvm_host.h).
 namespace request {
 inline constexpr std::uint32_t unblock = 1U << 2;
+inline constexpr std::uint32_t migrate_timer = 1U << 8;
 inline constexpr std::uint32_t event = 1U << 14;
+inline constexpr std::uint32_t nmi = 1U << 17;
+inline constexpr std::uint32_t smi = 1U << 20;
 }  // namespace request
+
+/// NMIs of a vCPU (process_nmi in x86.c, svm.c): queued by others, pending (two at the most), and the window
+/// that the IRET of the handler opens. With vNMI the mask and one pending NMI are in int_ctl.
+struct NmiState {
+  unsigned queued = 0;
+  unsigned pending = 0;
+  bool injected = false;
+  bool masked = false;         ///< up to IRET; without vNMI
+  bool awaiting_iret = false;  ///< IRET has exited and has not been executed yet
+  bool single_step = false;    ///< EFLAGS.TF is KVM's: the #DB after one instruction opens the window
+  std::uint64_t iret_rip = 0;
+  std::uint64_t rflags_before = 0;  ///< of the guest, without the single step
+};
+
+/// System management mode (enter_smm in smm.c): what RSM returns to. The handler is a bare RSM.
+struct SmmState {
+  bool pending = false;
+  bool active = false;
+  bool inside_nmi = false;
+  std::uint64_t rip = 0;
+  std::uint64_t rflags = 0;
+  std::uint32_t int_state = 0;
+};
+
+/// The emulated timer's host side (kvm_timer in lapic.h).
+class LapicTimer : public HostTimer {
+ public:
+  LapicTimer(Vcpu& in_vcpu, HostTimerClient& client) : HostTimer(client), vcpu(in_vcpu) {}
+
+  Vcpu& vcpu;
+  bool pending = false;  ///< expired; the outer loop of KVM_RUN delivers it
+  std::uint64_t expired_tscdeadline = 0;
+  std::uint32_t advance_ns = 0;  ///< how much earlier than a deadline the host timer fires
+};
+
+/// INIT and SIPI as the local APIC holds them (kvm_lapic::pending_events).
+struct StartupState {
+  bool init = false;
+  bool sipi = false;
+  std::uint8_t sipi_vector = 0;
+
+  [[nodiscard]] bool pending() const noexcept { return init || sipi; }
+};
 
 /// Where the vCPU thread continues when the host runs it again.
 enum class HaltPhase : std::uint8_t { none, blocked };
@@ -51,7 +99,8 @@ struct Halt {
 class Vcpu : public sc_core::sc_module, public HostThread {
  public:
   Vcpu(const sc_core::sc_module_name& name, Vm& vm, unsigned index, svm::FeatureSet features,
-       svm::Knobs knobs, std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
+       svm::Knobs knobs, const apic::LocalApicOptions& apic_options,
+       std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
 
   void run(PhysicalCpu& cpu) override;
 
@@ -121,6 +170,11 @@ class Vcpu : public sc_core::sc_module, public HostThread {
     std::uint8_t vector = 0;
     std::uint32_t error = 0;
   } exception;
+  NmiState nmi;
+  SmmState smm;
+  StartupState startup;
+  LapicTimer timer;
+  bool pv_unhalted = false;  ///< KVM_HC_KICK_CPU: the next halt ends at once
   HaltPoller poller;
   Halt halt;
   bool polling = false;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apic/arbitration.hpp"
 #include "apic/destination.hpp"
 #include "svm/permission_map.hpp"
 
@@ -18,6 +19,7 @@ struct Vm {
   svm::MsrPermissionMap msrpm;
   svm::IoPermissionMap iopm;
   apic::DestinationMap apics{{}};  ///< index = vCPU index
+  apic::Arbiter arbiter{0};
   std::vector<Vcpu*> vcpus;
 };
 

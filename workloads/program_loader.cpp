@@ -193,6 +193,7 @@ class ProgramReader {
     initial.code_selector = static_cast<std::uint16_t>(
         view.integer("code_selector", 0, UINT16_MAX, false).value_or(initial.code_selector));
     initial.apic_svr = static_cast<std::uint32_t>(view.integer("apic_svr", 0, 0x3ff, false).value_or(0xff));
+    initial.wait_for_sipi = view.boolean("wait_for_sipi").value_or(false);
     read_pages(view, "absent_pages", initial.absent_pages);
     read_pages(view, "mmio_pages", initial.mmio_pages);
     view.finish();

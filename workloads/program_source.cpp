@@ -116,6 +116,15 @@ void ProgramSource::interrupt(std::uint8_t vector, std::uint64_t tsc) {
   repeated_ = 0;
 }
 
+void ProgramSource::restart() {
+  frames_.clear();
+  next_ = failure_ == Failure::none ? program_.steps.data() : end_;
+  repeated_ = 0;
+  batch_done_ = 0;
+  batch_size_ = program_.harnessed ? 0 : program_.iterations;
+  harness_ = program_.harness;
+}
+
 void ProgramSource::fail(Failure kind, std::uint8_t vector) noexcept {
   // The first failure is the one to report; the guest stops there.
   if (failure_ == Failure::none) {

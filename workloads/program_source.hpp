@@ -76,6 +76,7 @@ class ProgramSource final : public WorkloadSource {
     }
   }
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override;
+  void restart() override;
   [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override;
   [[nodiscard]] Metrics metrics() const override;
   [[nodiscard]] std::string failure() const override;

@@ -21,6 +21,7 @@ struct InitialState {
   std::uint64_t idt_base = 0;
   std::uint16_t code_selector = 8;
   std::uint32_t apic_svr = 0xff;            ///< APIC_SPIV at hand-over; FFh is its reset value: APIC disabled
+  bool wait_for_sipi = false;               ///< application processors wait for INIT and SIPI
   std::vector<std::uint64_t> absent_pages;  ///< guest physical pages whose first touch is an NPF
   std::vector<std::uint64_t> mmio_pages;    ///< guest physical pages without memory: every access is an NPF
 };
@@ -50,6 +51,9 @@ class WorkloadSource {
 
   /// An interrupt has been delivered to the guest.
   virtual void interrupt(std::uint8_t vector, std::uint64_t tsc) = 0;
+
+  /// INIT: the vCPU begins anew, with the first action. Figures that were counted stay.
+  virtual void restart() {}
 
   /// rIP of the vector's handler (the guest's IDT).
   [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) const = 0;

@@ -64,6 +64,8 @@ const std::vector<Binding<Costs>>& cost_parameters() {
       cost("t_halt_wake", &Costs::t_halt_wake, "Wake-up of a CPU that halts in guest mode."),
       cost("t_irq_host", &Costs::t_irq_host, "The host's handler of an interrupt (reschedule IPI, device)."),
       cost("t_tick", &Costs::t_tick, "The host's tick handler."),
+      cost("t_timer_arm", &Costs::t_timer_arm, "Arming a host timer for the timer of an emulated APIC."),
+      cost("t_timer_irq", &Costs::t_timer_irq, "The host's timer interrupt that finds such a timer expired."),
       cost("t_sched_out", &Costs::t_sched_out,
            "From the decision to block to the next task or the idle loop."),
       cost("t_sched_in", &Costs::t_sched_in, "From the wake-up to running on a CPU that is awake."),

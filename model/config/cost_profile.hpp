@@ -39,8 +39,10 @@ struct Costs {
   std::uint32_t t_halt_abort = 0;  ///< un-intercepted HLT with an event pending: enter and leave the halt
   std::uint32_t t_halt_wake = 0;   ///< wake of a CPU halted in guest mode
   // Host.
-  std::uint32_t t_irq_host = 0;  ///< a host interrupt handler (reschedule IPI, device)
-  std::uint32_t t_tick = 0;      ///< the host's tick handler
+  std::uint32_t t_irq_host = 0;   ///< a host interrupt handler (reschedule IPI, device)
+  std::uint32_t t_tick = 0;       ///< the host's tick handler
+  std::uint32_t t_timer_arm = 0;  ///< arming a host timer for the emulated APIC timer
+  std::uint32_t t_timer_irq = 0;  ///< the host's timer interrupt that finds it expired
   std::uint32_t t_sched_out = 0;
   std::uint32_t t_sched_in = 0;
   std::uint32_t t_ipi_hw = 0;   ///< host physical IPI, send to handler

@@ -65,6 +65,15 @@ Binding<KvmConfig> avic_binding() {
   return binding;
 }
 
+Binding<KvmConfig> vnmi_binding() {
+  auto binding = boolean<KvmConfig>("kvm.vnmi", &KvmConfig::vnmi,
+                                    "Use virtual NMI where the CPU has it and vGIF; 6.1 does not know it.",
+                                    "arch/x86/kvm/svm/svm.c module parameter since 6.4");
+  binding.kernel_defaults = {{workloads::KernelGeneration::v6_1, SettingValue(false)}};
+  binding.declaration.default_note = "false with host.kernel 6.1";
+  return binding;
+}
+
 Binding<KvmConfig> shrink_binding() {
   auto binding = number<KvmConfig>(
       "kvm.halt_poll_ns_shrink", &KvmConfig::halt_poll_ns_shrink, 0, kernel_uint_max, "",
@@ -285,6 +294,16 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
                          "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
                          "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
       avic_binding(),
+      vnmi_binding(),
+      boolean<KvmConfig>(
+          "kvm.lapic_timer_advance", &KvmConfig::lapic_timer_advance,
+          "Let the host timer of a TSC deadline fire early, by an advance that adapts; the rest "
+          "is waited for before VMRUN.",
+          "arch/x86/kvm/lapic.c module parameter"),
+      boolean<KvmConfig>("kvm.vector_hashing", &KvmConfig::vector_hashing,
+                         "Lowest priority interrupts go to the (vector mod n)-th of n targets; false: to the "
+                         "one that got the fewest.",
+                         "arch/x86/kvm/x86.c module parameter"),
       number<KvmConfig>("kvm.halt_poll_ns", &KvmConfig::halt_poll_ns, 0, kernel_uint_max, "ns",
                         "Largest halt-polling window; 0 = no polling.", module_parameter,
                         ParameterType::duration),
@@ -358,8 +377,6 @@ const std::vector<std::string>& later_parameters() {
       "kvm.avic_x2apic_inhibit",
       "kvm.nested",
       "kvm.vgif",
-      "kvm.vnmi",
-      "kvm.lapic_timer_advance",
       "kvm.pause_filter_count",
       "kvm.pause_filter_thresh",
       "kvm.pause_filter_count_grow",

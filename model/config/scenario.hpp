@@ -39,6 +39,9 @@ struct HostConfig {
 struct KvmConfig {
   bool idle_hlt = true;  ///< use the intercept where the CPU has it
   bool avic = false;
+  bool lapic_timer_advance = true;  ///< the host timer of a TSC deadline fires early and learns how much
+  bool vnmi = true;                 ///< use virtual NMI where CPU and kernel have it
+  bool vector_hashing = true;       ///< lowest priority arbitration by vector instead of by past deliveries
   std::uint64_t halt_poll_ns = 200000;
   std::uint64_t halt_poll_ns_grow = 2;
   std::uint64_t halt_poll_ns_grow_start = 10000;

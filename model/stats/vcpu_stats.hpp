@@ -17,6 +17,8 @@
   X(mmio_exits, "", "Accesses to memory that is not there, completed by user space.")     \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
   X(irq_injections, "", "Interrupts injected at VMRUN.")                                  \
+  X(nmi_window_exits, "", "Exits for the IRET of an NMI handler (iret).")                 \
+  X(nmi_injections, "", "NMIs injected at VMRUN, or given to virtual NMI.")               \
   X(req_event, "", "Entries that looked for events to inject.")                           \
   X(halt_attempted_poll, "", "Halts that polled before blocking.")                        \
   X(halt_successful_poll, "", "Halts that ended without the thread being scheduled out.") \

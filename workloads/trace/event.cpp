@@ -4,7 +4,7 @@ namespace svmsim::workloads {
 
 namespace {
 
-constexpr std::array<std::string_view, 26> names{
+constexpr std::array<std::string_view, 28> names{
     "kvm_entry",
     "kvm_exit",
     "kvm_apic_ipi",
@@ -30,6 +30,8 @@ constexpr std::array<std::string_view, 26> names{
     "cpu_idle",
     "kvm_cr",
     "kvm_mmio",
+    "kvm_hv_timer_state",
+    "kvm_wait_lapic_expire",
     "other",
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);

@@ -32,13 +32,15 @@ enum class EventKind : std::uint8_t {
   kvm_vcpu_wakeup,       ///< ns, 1 waited, 1 valid
   kvm_userspace_exit,    ///< reason, errno (positive; 0 = none)
   kvm_fpu,               ///< 1 load
-  sched_switch,  ///< prev tid, prev prio, prev state (ASCII, first letter lowest), next tid, next prio
-  sched_waking,  ///< tid, prio, target cpu
-  sched_wakeup,  ///< tid, prio, target cpu
-  cpu_idle,      ///< state (4294967295 = exit), cpu
-  kvm_cr,        ///< 1 write, control register, value
-  kvm_mmio,      ///< 0 unsatisfied read, 1 read, 2 write; bytes, guest physical address, value
-  other,         ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
+  sched_switch,        ///< prev tid, prev prio, prev state (ASCII, first letter lowest), next tid, next prio
+  sched_waking,        ///< tid, prio, target cpu
+  sched_wakeup,        ///< tid, prio, target cpu
+  cpu_idle,            ///< state (4294967295 = exit), cpu
+  kvm_cr,              ///< 1 write, control register, value
+  kvm_mmio,            ///< 0 unsatisfied read, 1 read, 2 write; bytes, guest physical address, value
+  kvm_hv_timer_state,  ///< 1 hv timer in use
+  kvm_wait_lapic_expire,  ///< guest TSC minus deadline, two's complement
+  other,  ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 
 /// One line of a trace, as read or as simulated. Sorted by time, then file order.

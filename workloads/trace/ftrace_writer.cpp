@@ -178,6 +178,14 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
       fmt::format_to(out, "mmio {} len {} gpa 0x{:x} val 0x{:x}", mmio_type_name(low(f[0])), f[1], f[2],
                      f[3]);
       break;
+    case EventKind::kvm_hv_timer_state:
+      fmt::format_to(out, "vcpu_id {} hv_timer {}", event.vcpu, f[0]);
+      break;
+    case EventKind::kvm_wait_lapic_expire: {
+      const auto delta = static_cast<std::int64_t>(f[0]);
+      fmt::format_to(out, "vcpu {}: delta {} ({})", event.vcpu, delta, delta < 0 ? "early" : "late");
+      break;
+    }
     case EventKind::other:
       break;
   }

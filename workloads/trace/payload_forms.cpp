@@ -258,6 +258,22 @@ bool parse_halt_poll(std::string_view text, TraceEvent& event) {
   return (f[0] != 0 || scan.literal("shrink ")) && scan.decimal(f[2]) && scan.literal(")");
 }
 
+bool parse_hv_timer_state(std::string_view text, TraceEvent& event) {
+  TextScanner scan(text);
+  return scan.literal("vcpu_id ") && parse_vcpu(scan, event) && scan.literal(" hv_timer ") &&
+         scan.decimal(event.field[0]);
+}
+
+bool parse_wait_lapic_expire(std::string_view text, TraceEvent& event) {
+  TextScanner scan(text);
+  std::uint64_t& delta = event.field[0];
+  if (!scan.literal("vcpu ") || !parse_vcpu(scan, event) || !scan.literal(": delta ")) return false;
+  const bool early = scan.literal("-");
+  if (!scan.decimal(delta)) return false;
+  if (early) delta = 0 - delta;
+  return scan.literal(early ? " (early)" : " (late)");
+}
+
 bool parse_vcpu_wakeup(std::string_view text, TraceEvent& event) {
   TextScanner scan(text);
   Fields& f = event.field;

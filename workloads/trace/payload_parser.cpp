@@ -180,6 +180,10 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_cr(text, event);
     case EventKind::kvm_mmio:
       return parse_mmio(text, event);
+    case EventKind::kvm_hv_timer_state:
+      return parse_hv_timer_state(text, event);
+    case EventKind::kvm_wait_lapic_expire:
+      return parse_wait_lapic_expire(text, event);
     case EventKind::other:
       return true;
   }
@@ -235,6 +239,10 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "cr_write X = 0xX";
     case EventKind::kvm_mmio:
       return "mmio write len N gpa 0xX val 0xX";
+    case EventKind::kvm_hv_timer_state:
+      return "vcpu_id N hv_timer N";
+    case EventKind::kvm_wait_lapic_expire:
+      return "vcpu N: delta N (late)";
     case EventKind::other:
       break;
   }

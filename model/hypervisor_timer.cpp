@@ -1,0 +1,143 @@
+// The timer of the emulated local APIC (arch/x86/kvm/lapic.c; kvm-software.md 8): a host timer on the pCPU of
+// the vCPU, since SVM has no preemption timer.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "apic/apic_registers.hpp"
+#include "model/hypervisor.hpp"
+#include "model/units.hpp"
+#include "svm/vmcb_bits.hpp"
+
+namespace svmsim::model {
+
+using workloads::EventKind;
+
+namespace {
+
+constexpr std::uint32_t advance_initial_ns = 1000;  // LAPIC_TIMER_ADVANCE_NS_INIT
+constexpr std::uint32_t advance_most_ns = 5000;     // LAPIC_TIMER_ADVANCE_NS_MAX
+constexpr std::int64_t adjust_least_cycles = 100;   // LAPIC_TIMER_ADVANCE_ADJUST_MIN
+constexpr std::int64_t adjust_most_cycles = 10000;  // LAPIC_TIMER_ADVANCE_ADJUST_MAX
+constexpr std::uint64_t adjust_step = 8;            // LAPIC_TIMER_ADVANCE_ADJUST_STEP
+
+}  // namespace
+
+// kvm_create_lapic.
+void Hypervisor::create_timer(Vcpu& vcpu) {
+  vcpu.timer.advance_ns = kvm_.lapic_timer_advance ? advance_initial_ns : 0;
+}
+
+// start_apic_timer with start_sw_timer: what the register write that came before it asks for. A count or
+// deadline of 0 only cancels.
+void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cancel_apic_timer(vcpu, cpu);
+  // A replay has its timer's interrupts from the recording.
+  if (vcpu.external_causes) return;
+  if (!vcpu.apic().timer().armed()) return;
+  cpu.charge(cost_.t_timer_arm);
+  cpu.synchronise();
+  start_sw_timer(vcpu, cpu);
+  trace(cpu, vcpu, EventKind::kvm_hv_timer_state, 0);
+}
+
+// start_sw_tscdeadline, start_sw_period: a deadline fires early by the advance; one that lies no further away
+// fires at once.
+void Hypervisor::start_sw_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  apic::LocalApic& apic = vcpu.apic();
+  const std::uint64_t now = guest_tsc(vcpu, cpu);
+  const std::uint64_t expiry = apic.next_timer_expiry(now);
+  if (expiry == apic::ApicTimer::never) return;
+  const bool deadline = apic.timer().mode() == apic::TimerMode::tsc_deadline;
+  const std::uint64_t early = deadline ? ns_to_cycles(vcpu.timer.advance_ns, host_.tsc_hz) : 0;
+  if (expiry > now && expiry - now > early) {
+    cpu.start_timer(vcpu.timer, cpu.local() + (expiry - now) - early);
+    return;
+  }
+  apic_timer_expired(vcpu, cpu, false);
+  if (apic.timer().mode() == apic::TimerMode::periodic) start_sw_timer(vcpu, cpu);
+}
+
+// cancel_apic_timer. What is pending is lost with it.
+void Hypervisor::cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.timer.cpu() != nullptr) cpu.cancel_timer(vcpu.timer);
+  vcpu.timer.pending = false;
+}
+
+// apic_timer_fn.
+void Hypervisor::timer_expired(PhysicalCpu& cpu, HostTimer& timer) {
+  Vcpu& vcpu = static_cast<LapicTimer&>(timer).vcpu;
+  cpu.charge(cost_.t_timer_irq);
+  cpu.synchronise();
+  apic_timer_expired(vcpu, cpu, true);
+  if (vcpu.apic().timer().mode() == apic::TimerMode::periodic) start_sw_timer(vcpu, cpu);
+}
+
+// apic_timer_expired. An expiry while another one is pending is lost.
+void Hypervisor::apic_timer_expired(Vcpu& vcpu, PhysicalCpu& cpu, bool from_timer) {
+  apic::LocalApic& apic = vcpu.apic();
+  const std::uint64_t deadline = apic.take_timer(guest_tsc(vcpu, cpu));
+  if (vcpu.timer.pending) return;
+  if (deadline != 0) vcpu.timer.expired_tscdeadline = deadline;
+  vcpu.timer.pending = true;
+  vcpu.requests |= request::unblock;
+  if (from_timer) kick(vcpu, cpu);
+}
+
+// kvm_inject_apic_timer_irqs: kvm_apic_local_deliver of LVTT.
+void Hypervisor::inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.timer.pending = false;
+  const std::uint32_t entry = vcpu.apic().lvt_timer();
+  if (!vcpu.apic().hardware_enabled() || (entry & apic::LocalApic::lvt_masked) != 0) return;
+  apic::IcrCommand message;
+  message.vector = static_cast<std::uint8_t>(entry);
+  message.assert = true;
+  accept_irq(vcpu, cpu, &vcpu, message);
+}
+
+// kvm_migrate_timers, at the entry after the vCPU came to another pCPU. A timer that is about to expire where
+// it is stays there.
+void Hypervisor::migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.timer.cpu() == nullptr || vcpu.timer.cpu() == &cpu) return;
+  cpu.synchronise();
+  const std::uint64_t expires = vcpu.timer.expires_cycles();
+  if (cpu.cancel_timer(vcpu.timer)) cpu.start_timer(vcpu.timer, expires);
+}
+
+// kvm_wait_lapic_expire, between CLGI and VMRUN: an interrupt that is on its way in early waits for its
+// deadline, and the advance learns from the difference.
+void Hypervisor::wait_lapic_expire(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const auto vector = static_cast<std::uint8_t>(vcpu.apic().lvt_timer());
+  if (vcpu.timer.advance_ns == 0 || !vcpu.apic().hardware_enabled() || !vcpu.apic().isr().test(vector))
+    return;
+  const std::uint64_t deadline = vcpu.timer.expired_tscdeadline;
+  vcpu.timer.expired_tscdeadline = 0;
+  const auto delta = static_cast<std::int64_t>(guest_tsc(vcpu, cpu) - deadline);
+  trace(cpu, vcpu, EventKind::kvm_wait_lapic_expire, delta);
+  adjust_timer_advance(vcpu, delta);
+  const std::uint64_t now = guest_tsc(vcpu, cpu);
+  if (now < deadline) cpu.charge(deadline - now);
+}
+
+// adjust_lapic_timer_advance.
+void Hypervisor::adjust_timer_advance(Vcpu& vcpu, std::int64_t delta_cycles) const {
+  const std::int64_t size = std::abs(delta_cycles);
+  if (size > adjust_most_cycles || size < adjust_least_cycles) return;
+  const auto ns = cycles_to_ns(static_cast<std::uint64_t>(size), host_.tsc_hz) / adjust_step;
+  std::uint64_t advance = vcpu.timer.advance_ns;
+  // The kernel's unsigned difference wraps below 0 and ends above the limit, too.
+  advance = delta_cycles < 0 ? (ns > advance ? advance_most_ns + 1 : advance - ns) : advance + ns;
+  vcpu.timer.advance_ns =
+      advance > advance_most_ns ? advance_initial_ns : static_cast<std::uint32_t>(advance);
+}
+
+// MSR 6E0h; false = #GP.
+bool Hypervisor::write_tsc_deadline(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value) {
+  cpu.synchronise();
+  const apic::RegisterWrite write = vcpu.apic().write_tsc_deadline(value, guest_tsc(vcpu, cpu));
+  if (write.effect == apic::WriteEffect::general_protection) return false;
+  if (write.changed != 0) restart_apic_timer(vcpu, cpu);
+  return true;
+}
+
+}  // namespace svmsim::model
