@@ -43,6 +43,8 @@ def hlt_markdown(table: Mapping[str, Any]) -> str:
     lines = [
         "<!-- Made by: svmsim describe hlt -o docs/hlt-table.md -->",
         "",
+        "# When HLT exits",
+        "",
         "| " + " | ".join(_columns(table)) + " |",
         "|" + "---|" * len(_columns(table)),
     ]
