@@ -274,7 +274,7 @@ class Campaign:
             finally:
                 if started is not None:
                     started.__exit__(None, None, None)
-        directory.convert_events()
+        directory.convert_events(runs)
         found = directory.finished(again=False, events=False)
         directory.write_tables(self.configurations, runs, found, self._about())
 

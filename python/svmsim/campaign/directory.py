@@ -191,16 +191,22 @@ class CampaignDirectory:
             shutil.rmtree(self.path / TABLES_DIRECTORY, ignore_errors=True)
             new.rename(self.path / TABLES_DIRECTORY)
 
-    def convert_events(self) -> None:
-        """Turn what workers left into Parquet, a file for each run."""
-        for trace in sorted(self.events.glob(f"*{EVENTS_SUFFIX}")):
-            from svmsim.campaign.events import events_frame
+    def convert_events(self, runs: Sequence[PlannedRun]) -> None:
+        """Turn what workers left into Parquet, a file for each run; drop what a kill left."""
+        if not self.events.is_dir():
+            return
+        scenarios = {run.run_id: run.configuration.resolved for run in runs}
+        for left in self.events.glob(".*"):
+            left.unlink()
+        for file in sorted(self.events.glob(f"*{EVENTS_SUFFIX}")):
+            from svmsim.campaign.events import events_frame, load_columns
 
-            target = trace.with_suffix(".parquet")
-            part = trace.with_suffix(".part")
-            events_frame(trace).write_parquet(part, compression="zstd", compression_level=1)
-            part.replace(target)
-            trace.unlink()
+            if file.stem in scenarios:
+                frame = events_frame(load_columns(file), json.loads(scenarios[file.stem]))
+                part = self.events / f".{file.stem}"
+                frame.write_parquet(part, compression="zstd", compression_level=1)
+                part.replace(file.with_suffix(".parquet"))
+            file.unlink()
 
 
 def _collected(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,7 +19,7 @@ from svmsim.errors import InternalError, UserError, printable
 
 __all__ = ["Job", "Stopped", "Work", "simulate"]
 
-EVENTS_SUFFIX = ".trace"
+EVENTS_SUFFIX = ".npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,19 @@ def simulate(work: Work, job: Job, stop: Callable[[], bool] | None = None) -> by
             raise _TimeLimitError
 
     record = {"run_id": job.run_id, "status": "ok", "error": None}
-    trace = f"{work.events_dir}/{job.run_id}{EVENTS_SUFFIX}" if work.events_dir else ""
-    part = f"{trace}.{socket.gethostname()}-{os.getpid()}" if trace else ""
+    columns: dict[str, Any] | None = {} if work.events_dir else None
     result = None
     try:
         text = _core.run(
-            work.sources[job.source], False, work.base_dir, list(job.overrides), part, watch
+            work.sources[job.source],
+            False,
+            work.base_dir,
+            list(job.overrides),
+            progress=watch,
+            events=columns,
         )
+        if columns is not None:
+            _keep_events(Path(work.events_dir), job.run_id, columns)
         result = orjson.loads(text)
         del result["scenario"]  # the campaign has it
     except _TimeLimitError:
@@ -100,9 +107,6 @@ def simulate(work: Work, job: Job, stop: Callable[[], bool] | None = None) -> by
     except (UserError, InternalError, RuntimeError, MemoryError) as error:
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
         record |= {"status": "failed", "error": printable(f"{kind}{error}")}
-    finally:
-        if part:
-            _keep_events(part, trace, keep=result is not None)
     return encoded(
         {
             **record,
@@ -114,8 +118,13 @@ def simulate(work: Work, job: Job, stop: Callable[[], bool] | None = None) -> by
     )
 
 
-def _keep_events(part: str, trace: str, *, keep: bool) -> None:
-    if keep:
-        Path(part).replace(trace)
-    else:
-        Path(part).unlink(missing_ok=True)
+def _keep_events(directory: Path, run_id: str, columns: Mapping[str, Any]) -> None:
+    """Leave the events where the driver finds them; a killed worker leaves no half of them."""
+    from svmsim.campaign.events import save_columns
+
+    part = directory / f".{run_id}.{socket.gethostname()}-{os.getpid()}"
+    try:
+        save_columns(part, columns)
+        part.replace(directory / f"{run_id}{EVENTS_SUFFIX}")
+    finally:
+        part.unlink(missing_ok=True)

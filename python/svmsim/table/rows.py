@@ -27,6 +27,7 @@ def polars_type(column: Column) -> pl.DataType:
         return pl.UInt32()
     types: dict[str, pl.DataType] = {
         "integer": pl.Int64(),
+        "unsigned": pl.UInt64(),
         "real": pl.Float64(),
         "text": pl.String(),
         "list of integers": pl.List(pl.Int64()),

@@ -17,7 +17,7 @@ __all__ = ["TABLES", "Column", "TableSchema", "schema_markdown", "table_schema",
 SCHEMA = 1
 """Version of the tables; it changes when a column changes its meaning."""
 
-Type = Literal["integer", "real", "text", "list of integers", "of the values"]
+Type = Literal["integer", "unsigned", "real", "text", "list of integers", "of the values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +255,19 @@ _EVENTS = TableSchema(
     (
         _RUN,
         _time("time_ns", "Simulated time.", "TSC cycles rounded half up to ns"),
-        Column("pcpu", "integer", "", "Physical CPU."),
-        _text("task", "Name of the running task (`CPU 0/KVM`, `<idle>`)."),
-        Column("pid", "integer", "", "Its thread."),
         _text("event", "Name of the tracepoint (`kvm_exit`)."),
-        _text("details", "What ftrace prints behind the name."),
+        Column("cpu", "integer", "", "Physical CPU."),
+        Column("tid", "integer", "", "The host's thread that ran there."),
+        _text("task", "Its name (`CPU 0/KVM`)."),
+        _text("vm", "VM of a vCPU's thread, null for other threads."),
+        Column("vcpu", "integer", "", "Its vCPU, null for other threads."),
+        *(
+            Column(f"field_{index}", "unsigned", "that of the field", f"Field {index + 1} of the"
+                   " event, in the order of its trace point; 0 where it has none.")
+            for index in range(8)
+        ),
     ),
-)
+)  # fmt: skip
 
 
 def _statistics(name: str, row: str, halts: bool) -> TableSchema:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from svmsim.analysis.comparison import Comparison
+    from svmsim.analysis.exits import Exits
+    from svmsim.analysis.halts import Halts
+    from svmsim.analysis.ipi import Ipi
+    from svmsim.analysis.latency import Latency
+    from svmsim.analysis.sched import Sched
+
 __all__ = ["ResultTable"]
 
 ABOUT_FILE = "campaign.json"
@@ -243,6 +250,92 @@ class ResultTable:
         values = metric_values(name, self.scan)
         keys = self.runs.select("run", "configuration", "seed", *self.sweep).collect()
         return keys.join(values, on="run", how="left", maintain_order="left")
+
+    def summary(self, metric: str, by: str | Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the mean of a metric with its 95 % bootstrap interval for each combination.
+
+        Args:
+            metric: as for `metric`.
+            by: swept parameters; default: all.
+
+        Returns:
+            Frame of the parameters, runs, mean, low, high; the interval of a single run is null.
+
+        Raises:
+            UserError: there is no such metric, or no such swept parameter.
+        """
+        from svmsim.analysis.summary import summary
+
+        return summary(self, metric, by)
+
+    def compare(
+        self,
+        key: str | None = None,
+        metric: str | Sequence[str] | None = None,
+        *,
+        baseline: Any = None,
+    ) -> Comparison:
+        """Compare the values of a swept parameter, paired by everything else and the seed.
+
+        Args:
+            key: the parameter; default: the campaign's `compare`, or the first that is swept.
+            metric: names as for `metric`; default: the campaign's, or exits, times and latencies.
+            baseline: the value that others are compared with; default: False, or the first.
+
+        Raises:
+            UserError: there is no such parameter, value or metric.
+        """
+        from svmsim.analysis.comparison import compare_key
+
+        if key is None:
+            key = self._about.get("compare") or (self.sweep[0] if self.sweep else "")
+        metrics = [metric] if isinstance(metric, str) else metric
+        return compare_key(self, key, metrics, baseline)
+
+    @property
+    def exits(self) -> Exits:
+        """Analyses of VM exits: what there were and what they cost."""
+        from svmsim.analysis.exits import Exits
+
+        return Exits(self)
+
+    @property
+    def halts(self) -> Halts:
+        """Analyses of halts: polling, blocking, waking up."""
+        from svmsim.analysis.halts import Halts
+
+        return Halts(self)
+
+    @property
+    def ipi(self) -> Ipi:
+        """Analyses of IPIs: latency, the exits that they cost, AVIC."""
+        from svmsim.analysis.ipi import Ipi
+
+        return Ipi(self)
+
+    @property
+    def sched(self) -> Sched:
+        """Analyses of physical CPUs: who used them, how long vCPUs waited for them."""
+        from svmsim.analysis.sched import Sched
+
+        return Sched(self)
+
+    @property
+    def latency(self) -> Latency:
+        """Analyses of latencies, and of the CPU time burnt for them."""
+        from svmsim.analysis.latency import Latency
+
+        return Latency(self)
+
+    def result(self, run: int) -> Result:
+        """Return the whole result of one run, with its events if the campaign kept them.
+
+        Raises:
+            UserError: there is no such run, it failed, or the table is in memory alone.
+        """
+        from svmsim.table.single import single_result
+
+        return single_result(self, run)
 
     @property
     def failures(self) -> pl.DataFrame:
