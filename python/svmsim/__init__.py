@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svmsim._check import CaseResult, CheckResult, check, list_cases
     from svmsim._core import Environment, GuestCpu, Step, Vmcb
     from svmsim._vmcb import explain_vmcb
+    from svmsim.analysis import Comparison, Effect, Sensitivity, compare, sobol, tornado
     from svmsim.campaign import Campaign, Repeat, Sample, SampleRange, When
     from svmsim.events import Events
     from svmsim.result import Result
@@ -38,6 +39,8 @@ __all__ = [
     "CaseError",
     "CaseResult",
     "CheckResult",
+    "Comparison",
+    "Effect",
     "Environment",
     "Events",
     "GuestCpu",
@@ -50,6 +53,7 @@ __all__ = [
     "SampleRange",
     "Scenario",
     "ScenarioError",
+    "Sensitivity",
     "Step",
     "TraceError",
     "UserError",
@@ -57,10 +61,13 @@ __all__ = [
     "VmcbError",
     "When",
     "check",
+    "compare",
     "explain_vmcb",
     "list_cases",
     "plot",
+    "sobol",
     "studies",
+    "tornado",
 ]
 
 
@@ -73,6 +80,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
     elif name in {"Campaign", "Repeat", "Sample", "SampleRange", "When"}:
         value = getattr(importlib.import_module("svmsim.campaign"), name)
+    elif name in {"Comparison", "Effect", "Sensitivity", "compare", "sobol", "tornado"}:
+        value = getattr(importlib.import_module("svmsim.analysis"), name)
     elif name == "ResultTable":
         value = importlib.import_module("svmsim.table").ResultTable
     elif name == "explain_vmcb":

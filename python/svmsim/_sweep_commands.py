@@ -13,6 +13,7 @@ import typer
 from svmsim._commands import (
     STATUS_CHECK_FAILED,
     JsonOption,
+    SetOption,
     _check_outputs,
     _print,
     _write_json,
@@ -22,6 +23,7 @@ from svmsim._commands import (
 from svmsim.errors import UserError, problem
 
 if TYPE_CHECKING:
+    from svmsim.analysis.sensitivity import Effect
     from svmsim.campaign import Campaign
     from svmsim.table import ResultTable
 
@@ -147,15 +149,137 @@ def _plan_view(campaign: Campaign) -> Any:
     return titled(f"{title}, {len(campaign)} runs", rows)
 
 
-def _load_results(path: Path) -> ResultTable:
-    """Open a campaign's directory, or a result file of `svmsim run --json`.
+@app.command()
+def compare(
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="A campaign's directory, or a result of run --json.")
+    ],
+    after: Annotated[
+        Path | None, typer.Argument(metavar="[B]", help="What A is compared with.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Without B: the swept parameter whose values are compared."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="With --key: the value that others are compared with.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-m", metavar="NAME", help="What to compare: exits.hlt.count."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with status 1 when anything got worse.")
+    ] = False,
+    json_: JsonOption = None,
+) -> None:
+    """Compare two campaigns or results, or the values of a swept parameter, with intervals.
+
+    Runs are paired by their seed and everything else that was swept.
+    """
+    from svmsim._directory import load_results
+    from svmsim.analysis.comparison import compare_tables
+
+    inputs = [before] if after is None else [before, after]
+    _check_outputs(json_, inputs=[path for path in inputs if not path.is_dir()])
+    first = load_results(before)
+    if after is None:
+        value: object = baseline
+        if baseline is not None:
+            value = _as_swept(first, key or "", baseline)
+        found = first.compare(key, metric, baseline=value)
+    else:
+        given = {"--key": key, "--baseline": baseline}
+        wrong = [name for name, value in given.items() if value is not None]
+        if wrong:
+            text = "compares the values of a parameter within A: leave B out"
+            raise UserError([problem(text, path=name) for name in wrong])
+        found = compare_tables(first, load_results(after), metric)
+    _write_json(json_, found.to_json())
+    if json_ != "-":
+        _print(found)
+    if strict and found.worse:
+        raise typer.Exit(STATUS_CHECK_FAILED)
+
+
+def _as_swept(table: ResultTable, key: str, text: str) -> object:
+    """Return the value of a swept parameter that is written so."""
+    from svmsim._render import value_text
+
+    if key not in table.sweep:
+        return text
+    values = table.runs.select(key).unique(maintain_order=True).collect()[key].to_list()
+    fitting = [value for value in values if text in (value_text(value), str(value))]
+    return fitting[0] if fitting else text
+
+
+class Method(StrEnum):
+    """How sensitivity is found out."""
+
+    tornado = "tornado"
+    sobol = "sobol"
+
+
+@app.command()
+def sensitivity(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")],
+    metric: Annotated[str, typer.Option("--metric", "-m", metavar="NAME", help="What depends.")],
+    method: Annotated[
+        Method, typer.Option(help="One parameter at a time, or indices of all at once.")
+    ] = Method.tornado,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", metavar="KEY", help="Key or pattern; default: host.cost.*"
+        ),
+    ] = None,
+    spread: Annotated[
+        float, typer.Option(help="How far to vary each one, as a share of its value.")
+    ] = 0.2,
+    samples: Annotated[int, typer.Option(help="sobol: a power of two.")] = 64,
+    effect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=OLD,NEW", help="Judge the change of the metric between two values."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory that keeps the runs.")] = None,
+    set_: SetOption = None,
+    json_: JsonOption = None,
+) -> None:
+    """Show which parameters a metric, or a conclusion, depends on: assumed costs above all."""
+    from svmsim.analysis import sensitivity as analysis
+    from svmsim.scenario import Scenario
+
+    base = Scenario.load(scenario, list(set_ or []))
+    _check_outputs(json_, inputs=[scenario])
+    chosen = list(parameters or [analysis.COSTS])
+    options: dict[str, Any] = {"spread": spread, "effect": _effect(effect), "out": out}
+    if method is Method.tornado:
+        found = analysis.tornado(base, metric, chosen, **options)
+    else:
+        found = analysis.sobol(base, metric, chosen, samples=samples, **options)
+    _write_json(json_, found.to_json())
+    if json_ != "-":
+        _print(found)
+
+
+def _effect(text: str | None) -> Effect | None:
+    """Return what `--effect kvm.idle_hlt=false,true` means.
 
     Raises:
-        UserError: it is neither.
+        UserError: it is no key with two TOML values.
     """
-    from svmsim.result import Result
-    from svmsim.table import ResultTable
+    import tomllib
 
-    if path.is_dir():
-        return ResultTable.load(path)
-    return ResultTable.of([Result.load(path)], name=path.stem)
+    from svmsim.analysis.sensitivity import Effect
+
+    if text is None:
+        return None
+    key, _, values = text.partition("=")
+    try:
+        old, new = tomllib.loads(f"values = [{values}]")["values"]
+    except (tomllib.TOMLDecodeError, ValueError):
+        message = "expected a key and two TOML values: kvm.idle_hlt=false,true"
+        raise UserError([problem(message, path="--effect")]) from None
+    return Effect(key.strip(), old, new)

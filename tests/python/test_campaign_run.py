@@ -40,17 +40,11 @@ class Shim:
         self._before = before
 
     def run(
-        self,
-        source: str,
-        is_file: bool,
-        base_dir: str,
-        overrides: list[str],
-        trace: str,
-        progress: Any,
+        self, source: str, is_file: bool, base_dir: str, overrides: list[str], **options: Any
     ) -> str:
         self._before(overrides)
-        progress(0.0)
-        return str(self._core.run(source, is_file, base_dir, overrides, trace, progress))
+        options["progress"](0.0)
+        return str(self._core.run(source, is_file, base_dir, overrides, **options))
 
 
 @pytest.fixture
@@ -170,11 +164,11 @@ def test_seeds_are_added_until_the_interval_is_narrow(
         def __init__(self, core: Any) -> None:
             self._core = core
 
-        def run(self, source: str, is_file: bool, base: str, texts: list[str], *rest: Any) -> str:
+        def run(self, source: str, is_file: bool, base: str, texts: list[str], **o: Any) -> str:
             seed = int(next(t for t in texts if t.startswith("run.seed")).split("=")[1])
             if "kvm.idle_hlt=false" in texts:
                 texts = [*texts, f"vm.workload.iterations={(100, 160)[seed % 2]}"]
-            return str(self._core.run(source, is_file, base, texts, *rest))
+            return str(self._core.run(source, is_file, base, texts, **o))
 
     monkeypatch.setattr(execute, "_core", Chance(_core))
     repeat = sv.Repeat("exits.vintr.count", width=0.1, at_least=3, at_most=40)
@@ -203,14 +197,14 @@ def test_events_are_kept_when_asked(small: sv.Scenario, tmp_path: Path) -> None:
     events = table.frame("events")
     exits = events.filter(event="kvm_exit").group_by("run").len().sort("run")["len"].to_list()
     assert exits == table.frame()["exits"].to_list()
-    trace = tmp_path / "one.trace"
-    small.set("kvm.idle_hlt", False).run(trace=trace)
-    lines = [line for line in trace.read_text().splitlines() if not line.startswith("#")]
-    first = events.filter(run=0)
-    assert first.height == len(lines)
-    assert first["details"].null_count() == 0
-    assert lines[-1].endswith(first["details"][-1])
-    assert first["time_ns"].is_sorted()
+    direct = small.with_(kvm={"idle_hlt": False}, run={"seed": 1}).run(events=True).events
+    kept = table.result(0).events
+    assert direct is not None
+    assert kept is not None
+    common = [name for name in direct.frame.columns if name != "event"]
+    assert kept.frame.select(common).equals(direct.frame.select(common))
+    assert kept.frame["event"].to_list() == direct.frame["event"].to_list()
+    assert kept.slices.equals(direct.slices)
     assert sorted(file.suffix for file in (tmp_path / "events").iterdir()) == [".parquet"] * 2
 
 

@@ -419,7 +419,10 @@ def _verdict(change: Change) -> Verdict:
         return "same"
     if change.low is None or change.high is None:
         return "single"
-    if change.low <= 0 <= change.high:
+    low, high = change.pct_low, change.pct_high
+    if low is None or high is None:
+        low, high = change.low, change.high
+    if low <= 0 <= high:
         return "unclear"
     rose = change.difference > 0
     return "better" if rose is (change.metric in MORE_IS_BETTER) else "worse"

@@ -62,18 +62,20 @@ def _cells(change: Change) -> list[str]:
 
 
 def _table(changes: Sequence[Change], title: str, *, where: bool) -> RenderableType:
-    body = table([*_HEADINGS, "verdict", *(["where"] if where else [])], left=2)
-    for column in body.columns:
-        column.overflow = "fold"
+    last = "where" if where else "verdict"
+    body = table([*_HEADINGS, last], left=2)
+    body.columns[-1].justify = "left"
+    body.columns[-1].no_wrap = not where
     for change in changes:
         cells = [printable(cell) for cell in _cells(change)]
         verdict = Text(change.verdict, _COLOURS[change.verdict])
-        body.add_row(*cells, verdict, *([printable(change.where)] if where else []))
+        body.add_row(*cells, printable(change.where) if where else verdict)
     return titled(printable(title), body)
 
 
 def _titles(comparison: Comparison) -> tuple[str, str]:
-    what = comparison.key or "after against before"
+    first = next(iter(comparison.overall), None)
+    what = comparison.key or (f"{first.old_value} → {first.new_value}" if first else "comparison")
     pairs = max((change.pairs for change in comparison.overall), default=0)
     alone = f", {comparison.unpaired} runs without a partner" if comparison.unpaired else ""
     return f"{what}: all runs, {pairs} pairs{alone}", f"What got worse ({len(comparison.worse)})"

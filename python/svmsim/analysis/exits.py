@@ -94,14 +94,12 @@ class Exits(Analysis):
     def plot_handling_times(self, by: By = None, **options: Any) -> Axes:
         """Draw the distribution of handling times; see `svmsim.plot.handling_times`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.handling_times(traced_results(self._table), by, **options)
+        return plot.handling_times(self._table, by, **options)
 
     @requires(events=("event", "time_ns"))
     def df_handling_times(self, by: By = None) -> pl.DataFrame:
         """Return the distribution of handling times; see `svmsim.plot.df_handling_times`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.df_handling_times(traced_results(self._table), by)
+        return plot.df_handling_times(self._table, by)

@@ -85,14 +85,12 @@ class Halts(Analysis):
     def df_growth(self, by: By = None) -> pl.DataFrame:
         """Return each change of halt_poll_ns; see `svmsim.plot.df_halt_poll_growth`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.df_halt_poll_growth(traced_results(self._table), by)
+        return plot.df_halt_poll_growth(self._table, by)
 
     @requires(events=("event", "time_ns"))
     def plot_growth(self, by: By = None, **options: Any) -> Axes:
         """Draw halt_poll_ns over time; see `svmsim.plot.halt_poll_growth`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.halt_poll_growth(traced_results(self._table), by, **options)
+        return plot.halt_poll_growth(self._table, by, **options)

@@ -15,8 +15,10 @@ __all__ = ["LEVEL", "mean_intervals", "ratio_intervals"]
 LEVEL = 0.95
 """Of every interval, unless told otherwise."""
 RESAMPLES = 2000
+FEW = 5
+"""Fewer values cannot be resampled to anything beyond themselves: Student's interval is used."""
 MANY = 500
-"""From so many values on a mean is normally distributed, and Student's interval is used."""
+"""From so many values on a mean is normally distributed: Student's interval is used as well."""
 _CELLS_AT_ONCE = 2_000_000
 _SEED = 20240819
 """Any fixed one: the same values give the same interval."""
@@ -72,7 +74,7 @@ def mean_intervals(
     rows, count = values.shape
     if count < 2:
         return np.full(rows, np.nan), np.full(rows, np.nan)
-    if count >= MANY:
+    if not FEW <= count < MANY:
         from scipy.stats import t
 
         mean = values.mean(axis=1)
@@ -94,7 +96,7 @@ def ratio_intervals(
     if count < 2 or not some.any():
         return low, high
     old, new = old[some], new[some]
-    if count >= MANY:
+    if not FEW <= count < MANY:
         from scipy.stats import t
 
         ratio = new.mean(axis=1) / old.mean(axis=1)

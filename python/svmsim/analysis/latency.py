@@ -63,14 +63,12 @@ class Latency(Analysis):
     def df_wakeup_stages(self, by: By = None) -> pl.DataFrame:
         """Return the stages of each wake-up; see `svmsim.plot.df_wakeup_stages`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.df_wakeup_stages(traced_results(self._table), by)
+        return plot.df_wakeup_stages(self._table, by)
 
     @requires(events=("event", "time_ns"))
     def plot_wakeup_stages(self, by: By = None, **options: Any) -> Figure:
         """Draw the distribution of wake-up latency by stage; see `svmsim.plot.wakeup_cdf`."""
         from svmsim import plot
-        from svmsim.analysis.traced import traced_results
 
-        return plot.wakeup_cdf(traced_results(self._table), by, **options)
+        return plot.wakeup_cdf(self._table, by, **options)

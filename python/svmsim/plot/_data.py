@@ -163,17 +163,22 @@ def grouped(results: Results, by: By) -> dict[str, list[Result]]:
         UserError: the results came as a table.
     """
     chosen = choose(results, by)
-    if not chosen.results:
-        text = "needs single results with their events: simulate with run(events=True)"
-        raise UserError([problem(text, path="events")])
+    singles = chosen.results
+    if not singles and chosen.table.has_events:
+        singles = [(label, chosen.table.result(run)) for run, label in chosen.labels.iter_rows()]
+    if not singles:
+        text = "needs results with their events: simulate with run(events=True), or a campaign with"
+        raise UserError([problem(f"{text} events = true", path="events")])
     groups: dict[str, list[Result]] = {}
-    for label, result in chosen.results:
+    for label, result in singles:
         groups.setdefault(label, []).append(result)
     return groups
 
 
 def has_events(results: Results) -> bool:
-    """Return whether these are single results, some of which have their events."""
+    """Return whether the events are there of a table, or of some of single results."""
+    if isinstance(results, ResultTable):
+        return results.has_events
     chosen = choose(results, None)
     return any(result.events is not None for _, result in chosen.results)
 

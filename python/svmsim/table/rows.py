@@ -118,7 +118,8 @@ class TableBuilder:
             return
         columns["failure"].append(result["workload"].get("failure") or None)
         columns["sim_time_ns"].append(result["sim_time_ns"])
-        exits = result["exits"].values()
+        # Of the vCPUs' rows, not of the totals, which are rounded to ns by themselves.
+        exits = [item for vcpu in result["vcpus"] for item in vcpu["exits"].values()]
         columns["exits"].append(sum(item["count"] for item in exits))
         columns["exit_time_ns"].append(sum(item["time_ns"] for item in exits))
         for name in _SPLIT:

@@ -37,8 +37,10 @@ def single_result(table: ResultTable, run: int) -> Result:
         raise UserError([problem(text, source=str(path))])
     from svmsim.campaign.journal import read_record, scan
 
-    records = scan(path / JOURNAL_DIRECTORY)
-    found = next((r for r in records if r.run_id == row["run_id"] and r.status == "ok"), None)
+    if not table.records:
+        journal = scan(path / JOURNAL_DIRECTORY)
+        table.records.update((record.run_id, record) for record in journal if record.status == "ok")
+    found = table.records.get(row["run_id"])
     if found is None:
         text = f"the journal has no run {row['run_id']}"
         raise UserError([problem(text, source=str(path / JOURNAL_DIRECTORY))])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from svmsim.analysis.ipi import Ipi
     from svmsim.analysis.latency import Latency
     from svmsim.analysis.sched import Sched
+    from svmsim.campaign.journal import Record
 
 __all__ = ["ResultTable"]
 
@@ -62,6 +63,8 @@ class ResultTable:
         self._about = dict(about)
         self._path = path
         self._frames = dict(frames or {})
+        self.records: dict[str, Record] = {}
+        """Where single results stand in the journal, once one was asked for."""
 
     @classmethod
     def load(cls, path: str | Path) -> ResultTable:
@@ -192,20 +195,26 @@ class ResultTable:
         return pl.scan_parquet(file)
 
     def _scan_events(self) -> pl.LazyFrame:
-        directory = self._path / EVENTS_DIRECTORY if self._path is not None else None
-        if directory is None or not any(directory.glob("*.parquet")):
+        if self._path is None or not self.has_events:
             text = "no events were kept: set events = true in the campaign"
             raise UserError([problem(text, path="events")])
+        directory = self._path / EVENTS_DIRECTORY
         numbers = self.scan("runs").select("run", "run_id")
         events = pl.scan_parquet(directory / "*.parquet", include_file_paths="run_id")
         run_id = pl.col("run_id").str.extract(r"([0-9a-f]+)\.parquet$")
         joined = events.with_columns(run_id).join(numbers, on="run_id", maintain_order="left")
         return joined.select("run", pl.exclude("run", "run_id"))
 
+    @property
+    def has_events(self) -> bool:
+        """Whether the campaign's directory has the events of runs."""
+        directory = self._path / EVENTS_DIRECTORY if self._path is not None else None
+        return directory is not None and any(directory.glob("*.parquet"))
+
     def in_memory(self) -> ResultTable:
         """Return the same results, read whole, for when their directory goes away."""
         names = [name for name in TABLES if name != "events"]
-        if self._path is not None and any((self._path / EVENTS_DIRECTORY).glob("*.parquet")):
+        if self.has_events:
             names.append("events")
         return ResultTable(self._about, frames={name: self.scan(name).collect() for name in names})
 
