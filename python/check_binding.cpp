@@ -7,8 +7,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "apic/conformance/subjects.hpp"
 #include "python/svm_binding.hpp"
-#include "svm/conformance/case_reader.hpp"
 #include "svm/conformance/suite.hpp"
 
 namespace py = pybind11;
@@ -18,13 +18,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json identity(const std::string& name, const std::string& source, const std::string& rule,
-              const std::string& file, std::size_t line) {
-  return {{"name", name}, {"source", source}, {"rule", rule}, {"file", file}, {"line", line}};
+Json identity(const cases::CaseIdentity& one) {
+  return {
+      {"name", one.name}, {"source", one.source}, {"rule", one.rule}, {"file", one.file}, {"line", one.line}};
 }
 
 Json result_json(const cases::CaseResult& result) {
-  Json item = identity(result.name, result.source, result.rule, result.file, result.line);
+  Json item = identity(result);
   item["passed"] = result.passed;
   if (result.passed) return item;
   item["expected"] = Json::object();
@@ -38,19 +38,20 @@ Json result_json(const cases::CaseResult& result) {
   return item;
 }
 
-std::vector<cases::Case> chosen(const std::vector<std::string>& files, const py::object& tree,
-                                const std::string& glob) {
-  std::vector<cases::Case> all;
+std::vector<cases::SuiteCase> chosen(const std::vector<std::string>& files, const py::object& tree,
+                                     const std::string& glob) {
+  const std::vector<cases::Subject>& subjects = svmsim::apic::conformance::all_subjects();
+  std::vector<cases::SuiteCase> all;
   if (!tree.is_none()) {
-    all = cases::read_cases(node_of(tree, ""), "<dict>");
+    all = cases::suite_of(node_of(tree, ""), "<dict>", subjects);
   } else {
-    all = files.empty() ? cases::builtin_cases() : cases::load_cases(files);
+    all = files.empty() ? svmsim::apic::conformance::builtin_cases() : cases::load_cases(files, subjects);
   }
   return glob.empty() ? all : cases::filter_cases(std::move(all), glob);
 }
 
 std::string check(const std::vector<std::string>& files, const py::object& tree, const std::string& glob) {
-  const std::vector<cases::Case> all = chosen(files, tree, glob);
+  const std::vector<cases::SuiteCase> all = chosen(files, tree, glob);
   const py::gil_scoped_release release;
   const cases::SuiteResult suite = cases::run_cases(all);
   Json json{{"cases", suite.results.size()}, {"passed", suite.passed}, {"failed", suite.failed}};
@@ -62,8 +63,8 @@ std::string check(const std::vector<std::string>& files, const py::object& tree,
 
 std::string list_cases(const std::vector<std::string>& files, const std::string& glob) {
   Json json = Json::array();
-  for (const cases::Case& one : chosen(files, py::none(), glob))
-    json.push_back(identity(one.name, one.source, one.rule, one.file, one.line));
+  for (const cases::SuiteCase& one : chosen(files, py::none(), glob))
+    json.push_back(identity(one));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

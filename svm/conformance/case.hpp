@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "svm/conformance/suite_case.hpp"
 #include "svm/features.hpp"
 #include "svm/guest_action.hpp"
 #include "svm/intercept.hpp"
@@ -119,12 +120,9 @@ struct CaseRun {
   Expectation expect;
 };
 
-struct Case {
-  std::string name;
-  std::string source;  ///< where the expectation comes from
-  std::string rule;    ///< the rule that decides
-  std::string file;
-  std::size_t line = 0;
+struct Case : CaseIdentity {
+  explicit Case(CaseIdentity identity) : CaseIdentity(std::move(identity)) {}
+
   FeatureSet features;
   Knobs knobs;
   ProcessorLimits limits;

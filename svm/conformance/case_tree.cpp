@@ -169,6 +169,33 @@ CaseNode parse_case_file(std::string_view text, const std::string& source, TomlP
   }
 }
 
+CaseNode table_of_words(const CaseNode& text) {
+  CaseNode table;
+  table.line = text.line;
+  std::string_view rest = text.text;
+  while (true) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    if (rest.empty()) break;
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(word.size());
+    CaseNode value;
+    value.line = text.line;
+    value.kind = CaseNode::Kind::text;
+    std::string key{word.substr(0, word.find('='))};
+    if (table.entries.empty()) {
+      key = "do";
+      value.text = std::string{word};
+    } else if (word.find('=') == std::string_view::npos) {
+      value.kind = CaseNode::Kind::boolean;
+      value.number = 1;
+    } else {
+      value.text = std::string{word.substr(word.find('=') + 1)};
+    }
+    table.entries.emplace_back(std::move(key), std::move(value));
+  }
+  return table;
+}
+
 CaseNode substitute(const CaseNode& node, const CaseNode& row, const std::string& path,
                     std::vector<std::string>& used, TomlProblems& problems) {
   return Substitution(row, used, problems).apply(node, path);

@@ -33,6 +33,10 @@ struct CaseNode {
 [[nodiscard]] CaseNode parse_case_file(std::string_view text, const std::string& source,
                                        TomlProblems& problems);
 
+/// A text such as "wrmsr msr=0x10 value=5 privileged" as the table that means the same: the first word is
+/// `do`, a word without a value is 1.
+[[nodiscard]] CaseNode table_of_words(const CaseNode& text);
+
 /// A copy of `node` in which the parameters of `row` replace "$name": a text that is nothing else becomes the
 /// parameter's value with its type, and "$name" or "${name}" within a text its spelling. `used` collects the
 /// names. Unknown names are problems at `path`.

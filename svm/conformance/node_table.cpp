@@ -100,6 +100,11 @@ std::optional<bool> NodeTable::boolean(std::string_view key) {
   const CaseNode* value = get(key);
   if (value == nullptr) return std::nullopt;
   const bool digit = value->kind == CaseNode::Kind::integer && value->number <= 1;
+  // Words of a text: "level=1".
+  if (value->kind == CaseNode::Kind::text) {
+    for (const std::string_view word : {"0", "false", "1", "true"})
+      if (value->text == word) return word == "1" || word == "true";
+  }
   if (value->kind != CaseNode::Kind::boolean && !digit) {
     problem(key, value->line, fmt::format("must be true or false, not {}", value->kind_text()));
     return std::nullopt;

@@ -23,34 +23,6 @@ constexpr std::string_view wait = "wait";
 constexpr std::string_view set = "set";
 constexpr std::string_view store = "store";
 
-/// "wrmsr msr=0x10 value=5 privileged" as the table that means the same; a word without a value is 1.
-CaseNode table_of(const CaseNode& text) {
-  CaseNode table;
-  table.line = text.line;
-  std::string_view rest = text.text;
-  while (true) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    if (rest.empty()) break;
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(word.size());
-    CaseNode value;
-    value.line = text.line;
-    value.kind = CaseNode::Kind::text;
-    std::string key{word.substr(0, word.find('='))};
-    if (table.entries.empty()) {
-      key = "do";
-      value.text = std::string{word};
-    } else if (word.find('=') == std::string_view::npos) {
-      value.kind = CaseNode::Kind::boolean;
-      value.number = 1;
-    } else {
-      value.text = std::string{word.substr(word.find('=') + 1)};
-    }
-    table.entries.emplace_back(std::move(key), std::move(value));
-  }
-  return table;
-}
-
 class ProgramReader {
  public:
   explicit ProgramReader(TomlProblems& problems) : problems_(problems) {}
@@ -66,7 +38,7 @@ class ProgramReader {
       if (item.kind == CaseNode::Kind::list) {
         list(item, where, level + 1);
       } else if (item.kind == CaseNode::Kind::text) {
-        const CaseNode table = table_of(item);
+        const CaseNode table = table_of_words(item);
         step(table, where, item.text);
       } else {
         step(item, where, "");

@@ -157,14 +157,7 @@ class Comparison {
 }  // namespace
 
 CaseResult run_case(const Case& conformance_case) {
-  CaseResult result{conformance_case.name,
-                    conformance_case.source,
-                    conformance_case.rule,
-                    conformance_case.file,
-                    conformance_case.line,
-                    false,
-                    {},
-                    {}};
+  CaseResult result{conformance_case};
   GuestDriver guest(conformance_case);
   const bool several = conformance_case.runs.size() > 1;
   for (std::size_t i = 0; i < conformance_case.runs.size(); ++i) {
@@ -177,8 +170,7 @@ CaseResult run_case(const Case& conformance_case) {
     Comparison(run.expect, guest, several ? fmt::format("vmrun {}: ", i + 1) : std::string{}, result)
         .compare(violations);
   }
-  result.passed =
-      std::all_of(result.fields.begin(), result.fields.end(), [](const FieldResult& f) { return f.equal(); });
+  result.judge();
   result.trace = std::move(guest.trace);
   return result;
 }

@@ -107,12 +107,19 @@ void read_features(NodeTable& table, FeatureSet& features) {
   }
 }
 
+namespace {
+constexpr std::string_view pending_knob = "idle_hlt_pending";
+}  // namespace
+
+bool is_knob(std::string_view name) {
+  return name == pending_knob || find(boolean_knobs, name) != nullptr;
+}
+
 void set_knob(Knobs& knobs, const std::string& name, const CaseNode& value, const std::string& path,
               TomlProblems& problems) {
-  constexpr std::string_view pending = "idle_hlt_pending";
   if (const BooleanKnob* knob = find(boolean_knobs, name)) {
     if (const auto number = number_of(value, path, 1, problems)) knobs.*(knob->member) = *number != 0;
-  } else if (name == pending) {
+  } else if (name == pending_knob) {
     if (const Choice* choice = find(idle_hlt_choices, value.text)) {
       knobs.idle_hlt_pending = choice->value;
     } else {
@@ -121,7 +128,7 @@ void set_knob(Knobs& knobs, const std::string& name, const CaseNode& value, cons
     }
   } else {
     std::vector<std::string> names = names_of(boolean_knobs);
-    names.emplace_back(pending);
+    names.emplace_back(pending_knob);
     problems.add(value.line, path, "is not a knob", nearest_name(name, names));
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "svm/conformance/case.hpp"
 #include "svm/conformance/node_table.hpp"
@@ -16,6 +17,9 @@ void read_features(NodeTable& table, FeatureSet& features);
 void read_knobs(NodeTable& table, Knobs& knobs);
 /// "limits": members of ProcessorLimits.
 void read_limits(NodeTable& table, ProcessorLimits& limits);
+
+/// Whether a knob of the core has that name.
+[[nodiscard]] bool is_knob(std::string_view name);
 
 /// Sets one knob or limit by its name; what is wrong is a problem at `path`.
 void set_knob(Knobs& knobs, const std::string& name, const CaseNode& value, const std::string& path,

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "svm/conformance/case_reader.hpp"
-#include "svm/embedded_file.hpp"
+#include "svm/conformance/runner.hpp"
 #include "svm/user_error.hpp"
 
 namespace svmsim {
@@ -38,11 +38,11 @@ constexpr std::uintmax_t largest_file = 1 << 24;
 }
 
 /// Adds `cases` to `all`, and a problem for each name that is there already.
-void add(std::vector<Case>& all, std::vector<Case> cases, std::vector<Problem>& problems) {
-  std::map<std::string, const Case*> names;
-  for (const Case& one : all)
+void add(std::vector<SuiteCase>& all, std::vector<SuiteCase> cases, std::vector<Problem>& problems) {
+  std::map<std::string, const SuiteCase*> names;
+  for (const SuiteCase& one : all)
     names.emplace(one.name, &one);
-  for (const Case& one : cases) {
+  for (const SuiteCase& one : cases) {
     const auto found = names.find(one.name);
     if (found == names.end()) continue;
     problems.push_back({one.file, one.line, "name",
@@ -51,6 +51,20 @@ void add(std::vector<Case>& all, std::vector<Case> cases, std::vector<Problem>& 
                         ""});
   }
   all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));
+}
+
+template <typename Input>
+[[nodiscard]] std::vector<SuiteCase> read_suite(const Input& input, const std::string& source,
+                                                const std::vector<Subject>& subjects) {
+  std::vector<SuiteCase> cases;
+  std::vector<CaseKind> kinds;
+  for (const Subject& subject : subjects) {
+    kinds.push_back({subject.key, [&cases, &subject](CaseIdentity identity, NodeTable& table) {
+                       cases.push_back(subject.read(std::move(identity), table));
+                     }});
+  }
+  read_case_file(input, source, kinds);
+  return cases;
 }
 
 /// A set such as [a-c] at the start of `glob`: whether `c` is in it. Moves `glob` behind it; a set without an
@@ -76,21 +90,41 @@ void add(std::vector<Case>& all, std::vector<Case> cases, std::vector<Problem>& 
 
 }  // namespace
 
-std::vector<Case> builtin_cases() {
-  std::vector<Case> all;
+const Subject& guest_subject() {
+  static constexpr Subject subject{"case", [](CaseIdentity identity, NodeTable& table) {
+                                     const Case one = read_case(std::move(identity), table);
+                                     return SuiteCase(one, [one] { return run_case(one); });
+                                   }};
+  return subject;
+}
+
+std::vector<SuiteCase> builtin_cases() {
+  return embedded_cases(builtin_case_files(), {guest_subject()});
+}
+
+std::vector<SuiteCase> embedded_cases(const std::vector<EmbeddedFile>& files,
+                                      const std::vector<Subject>& subjects) {
+  std::vector<SuiteCase> all;
   std::vector<Problem> problems;
-  for (const EmbeddedFile& file : builtin_case_files())
-    add(all, read_cases(file.text, fmt::format("{}.toml", file.name)), problems);
+  for (const EmbeddedFile& file : files)
+    add(all, read_suite(file.text, fmt::format("{}.toml", file.name), subjects), problems);
   if (!problems.empty()) throw CaseError(problems);
   return all;
 }
 
-std::vector<Case> load_cases(const std::vector<std::string>& paths) {
-  std::vector<Case> all;
+std::vector<SuiteCase> suite_of(const CaseNode& root, const std::string& source,
+                                const std::vector<Subject>& subjects) {
+  return read_suite(root, source, subjects);
+}
+
+std::vector<SuiteCase> load_cases(const std::vector<std::string>& paths,
+                                  const std::vector<Subject>& subjects) {
+  std::vector<SuiteCase> all;
   std::vector<Problem> problems;
   for (const std::string& path : paths) {
     try {
-      add(all, read_cases(contents(path), path), problems);
+      const std::string text = contents(path);
+      add(all, read_suite(std::string_view{text}, path, subjects), problems);
     } catch (const UserError& error) {
       problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     }
@@ -133,10 +167,10 @@ bool matches(std::string_view name, std::string_view glob) {
   }
 }
 
-std::vector<Case> filter_cases(std::vector<Case> cases, const std::string& glob) {
+std::vector<SuiteCase> filter_cases(std::vector<SuiteCase> cases, const std::string& glob) {
   std::vector<std::string> names;
-  std::vector<Case> chosen;
-  for (Case& one : cases) {
+  std::vector<SuiteCase> chosen;
+  for (SuiteCase& one : cases) {
     names.push_back(one.name);
     if (matches(one.name, glob)) chosen.push_back(std::move(one));
   }
@@ -145,11 +179,11 @@ std::vector<Case> filter_cases(std::vector<Case> cases, const std::string& glob)
   return chosen;
 }
 
-SuiteResult run_cases(const std::vector<Case>& cases) {
+SuiteResult run_cases(const std::vector<SuiteCase>& cases) {
   SuiteResult suite;
   suite.results.reserve(cases.size());
-  for (const Case& one : cases) {
-    suite.results.push_back(run_case(one));
+  for (const SuiteCase& one : cases) {
+    suite.results.push_back(one.run());
     ++(suite.results.back().passed ? suite.passed : suite.failed);
   }
   return suite;

@@ -9,7 +9,7 @@
 int main() {
   using namespace svmsim::svm::conformance;
   try {
-    for (const Case& one : builtin_cases()) {
+    for (const SuiteCase& one : builtin_cases()) {
       if (run_cases({one}).failed == 0) continue;
       std::printf("%s\n", one.name.c_str());
       return 1;

@@ -6,6 +6,7 @@
 
 #include "svm/conformance/case_reader.hpp"
 #include "svm/conformance/names.hpp"
+#include "svm/conformance/runner.hpp"
 #include "svm/conformance/suite.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/user_error.hpp"
@@ -37,7 +38,7 @@ const FieldResult& field(const CaseResult& result, const std::string& name) {
 }  // namespace
 
 TEST_CASE("the built-in suite passes, and every case names its source and rule") {
-  const std::vector<Case> cases = builtin_cases();
+  const std::vector<SuiteCase> cases = builtin_cases();
   const SuiteResult suite = run_cases(cases);
   for (const CaseResult& result : suite.results) {
     CAPTURE(result.name);
