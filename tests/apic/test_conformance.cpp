@@ -146,7 +146,7 @@ f.toml:9: lapic[0].extendet: is not a known key (did you mean extended?))");
   CHECK(problems_of("[[avic]]\nname = \"x\"\nsource = \"s\"\nrule = \"r\"\nmode = \"xavic\"\n"
                     "do = [\"eoi\"]\nexpect = {}\n[[lapic]]\nname = \"x\"\nsource = \"s\"\nrule = \"r\"\n"
                     "do = []\n") ==
-        R"(f.toml:9: avic[0].name: "x" is also the name of the case in line 8
+        R"(f.toml:2: avic[0].name: "x" is also the name of the case in line 8
 f.toml:8: lapic[0].expect: is missing
 f.toml:12: lapic[0].do: must not be empty)");
   CHECK(problems_of("") ==
