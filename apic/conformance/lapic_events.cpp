@@ -100,7 +100,8 @@ Action read_lint(NodeTable& table, std::size_t unit) {
 
 Action read_wait(NodeTable& table, std::size_t) {
   const std::uint64_t cycles = required(table, "cycles", std::uint64_t{1} << 40);
-  return [=](Machine& m) { m.wait(cycles); };
+  const bool expire = table.boolean("expire").value_or(true);
+  return [=](Machine& m) { m.wait(cycles, expire); };
 }
 
 Action read_tsc_jump(NodeTable& table, std::size_t unit) {

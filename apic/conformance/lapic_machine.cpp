@@ -227,9 +227,9 @@ void LapicMachine::set_lint(std::size_t index, std::size_t pin, bool asserted) {
 }
 
 // Expiries are taken when they are due, as the model does.
-void LapicMachine::wait(std::uint64_t cycles) {
+void LapicMachine::wait(std::uint64_t cycles, bool expire) {
   const std::uint64_t end = now_ + cycles;
-  while (true) {
+  while (expire) {
     std::uint64_t next = ApicTimer::never;
     std::size_t first = 0;
     for (std::size_t index = 0; index < units_.size(); ++index) {

@@ -92,7 +92,7 @@ class LapicMachine {
   void set_cr8(std::size_t index, std::uint8_t value);
   void signal(std::size_t index, LvtEntry entry);
   void set_lint(std::size_t index, std::size_t pin, bool asserted);
-  void wait(std::uint64_t cycles);
+  void wait(std::uint64_t cycles, bool expire = true);  ///< `expire`: timers are attended to
   void jump_tsc(std::size_t index, std::int64_t delta) { units_[index].apic.tsc_jumped(delta); }
   void init(std::size_t index);
   void reset(std::size_t index);

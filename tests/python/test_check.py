@@ -86,6 +86,35 @@ def test_files_of_the_user_and_their_mistakes(tmp_path: Path) -> None:
         sv.check(good, filter="yours/*")
 
 
+def test_cases_of_apic_and_avic_in_one_dict() -> None:
+    eoi = {
+        "name": "mine/eoi",
+        "source": "APM vol. 2, 16.6.5",
+        "rule": "the highest vector is retired",
+        "do": ["write SVR=0x1ff", "accept vector=0x41", "acknowledge", "eoi"],
+        "expect": {"effect": "eoi", "retired": 0x41, "isr": []},
+    }
+    ipi = {
+        "name": "mine/ipi",
+        "source": "APM vol. 2, 15.29.6.1",
+        "rule": "a running target is rung",
+        "mode": "xavic",
+        "vcpus": 2,
+        "do": ["ipi vector=0x41 to=1"],
+        "expect": {"requested": [1], "doorbells": [0x100]},
+    }
+    result = sv.check({"lapic": [eoi], "avic": [ipi]})
+    assert [(case.name, case.passed) for case in result.results] == [
+        ("mine/eoi", True),
+        ("mine/ipi", False),
+    ]
+    (failure,) = result.failures
+    assert failure.expected == {"doorbells": "[0x100]"}
+    assert failure.seen == {"doorbells": "[0x101]"}
+    with pytest.raises(sv.CaseError, match=r"avic\[0\]\.vcpuss: is not a known key"):
+        sv.check({"avic": [{**ipi, "vcpuss": 3}]})
+
+
 def test_cases_as_a_dict() -> None:
     case = {
         "name": "mine/cpuid",
@@ -111,7 +140,7 @@ def test_the_tutorial_says_what_happens(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    first, corrected, table, window = _blocks("toml")
+    first, corrected, table, window, level, broadcast = _blocks("toml")
     file = tmp_path / "first.toml"
     file.write_text(first)
     shown = next(block for block in _blocks("console") if "FAILED first/sti-hlt" in block)
@@ -122,8 +151,9 @@ def test_the_tutorial_says_what_happens(
     assert sv.check("first.toml").passed == 1
     file.write_text(table)
     assert sv.check("first.toml").passed == 3
-    file.write_text(window)
-    assert sv.check("first.toml").passed == 1
+    for text in (window, level, broadcast):
+        file.write_text(text)
+        assert sv.check("first.toml").passed == 1
     wrong = first.replace("v_irq ", "v_irqq ").replace('"hlt"', '"hlf"').replace('"sti", ', "")
     Path("wrong.toml").write_text(wrong)
     run = cli("check", "wrong.toml")
