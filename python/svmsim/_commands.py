@@ -33,14 +33,40 @@ app = typer.Typer(
     epilog="Exit status: 0 success, 1 a check, verdict or comparison failed, 2 the input is wrong,"
     " 3 a bug of svmsim.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Return what `--set` can go on with, for the shell: keys, and the values of choices."""
+    key, equals, value = incomplete.partition("=")
+    described = json.loads(_core.describe())
+    parameters = {item["path"]: item for item in [*described["parameters"], *described["knobs"]]}
+    if not equals:
+        return [f"{path}=" for path in parameters if path.startswith(key)]
+    about = parameters.get(key, {"type": "", "choices": []})
+    choices = ["true", "false"] if about["type"] == "boolean" else about["choices"]
+    texts = [str(choice) for choice in choices]
+    return [f"{key}={text}" for text in texts if text.startswith(value)]
+
+
+def complete_topic(incomplete: str) -> list[str]:
+    """Return what `describe` can go on with, for the shell."""
+    topics = {name: _records(items) for name, items in json.loads(_core.describe()).items()}
+    names = [*topics, "hlt", "results"]
+    names += [_name(record) for records in topics.values() for record in records]
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one parameter; a TOML value."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one parameter; a TOML value.",
+        autocompletion=complete_setting,
+    ),
 ]
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")
@@ -428,7 +454,10 @@ def check(
 @app.command()
 def describe(
     name: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC|NAME]", help="What to describe.")
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC|NAME]", help="What to describe.", autocompletion=complete_topic
+        ),
     ] = None,
     json_: JsonOption = None,
     schema: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from enum import StrEnum
@@ -149,6 +150,34 @@ def _plan_view(campaign: Campaign) -> Any:
     return titled(f"{title}, {len(campaign)} runs", rows)
 
 
+def _results_at(context: typer.Context) -> ResultTable | None:
+    """Return the results that an unfinished command line names, if it does."""
+    from svmsim._directory import load_results
+
+    words = [context.params.get("before"), *context.args]
+    for word in words:
+        if word:
+            with contextlib.suppress(UserError):
+                return load_results(Path(word))
+    return None
+
+
+def complete_metric(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the metrics of the results that the command line names, or those of all results."""
+    from svmsim.table.metrics import common_metrics
+
+    results = _results_at(context)
+    names = results.metrics() if results is not None else common_metrics()
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_swept(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the swept parameters of the results that the command line names."""
+    results = _results_at(context)
+    names = results.sweep if results is not None else ()
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @app.command()
 def compare(
     before: Annotated[
@@ -159,14 +188,24 @@ def compare(
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", help="Without B: the swept parameter whose values are compared."),
+        typer.Option(
+            "--key",
+            help="Without B: the swept parameter whose values are compared.",
+            autocompletion=complete_swept,
+        ),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="With --key: the value that others are compared with.")
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="What to compare: exits.hlt.count."),
+        typer.Option(
+            "--metric",
+            "-m",
+            metavar="NAME",
+            help="What to compare: exits.hlt.count.",
+            autocompletion=complete_metric,
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 when anything got worse.")
@@ -223,7 +262,16 @@ class Method(StrEnum):
 @app.command()
 def sensitivity(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")],
-    metric: Annotated[str, typer.Option("--metric", "-m", metavar="NAME", help="What depends.")],
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            "-m",
+            metavar="NAME",
+            help="What depends.",
+            autocompletion=complete_metric,
+        ),
+    ],
     method: Annotated[
         Method, typer.Option(help="One parameter at a time, or indices of all at once.")
     ] = Method.tornado,

@@ -227,6 +227,11 @@ class Result:
         yield perf_text(self)
         yield result_view(self)
 
+    def _repr_html_(self) -> str:
+        from svmsim._html import result_html
+
+        return result_html(self)
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {n}" for name, n in self._counts())
         return f"Result({self.workload.get('kind', '?')}: {counts or 'no exits'})"

@@ -229,5 +229,10 @@ class Scenario:
     def __hash__(self) -> int:
         return hash(self._resolved)
 
+    def _repr_html_(self) -> str:
+        from svmsim._html import scenario_html
+
+        return scenario_html(self)
+
     def __repr__(self) -> str:
         return f"Scenario({', '.join([self._name, *self._overrides])})"

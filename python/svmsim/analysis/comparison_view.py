@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from svmsim._html import html_table
 from svmsim._render import table, titled
 from svmsim.analysis.comparison import Change, Comparison
 from svmsim.errors import printable
-from svmsim.table.view import html_table
 
 __all__ = ["comparison_html", "comparison_view"]
 

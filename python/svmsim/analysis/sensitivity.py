@@ -99,7 +99,7 @@ class Sensitivity:
         return f"{self.method} of {self.metric} ({self.unit or 'count'}), base {self.base:,.6g}"
 
     def _repr_html_(self) -> str:
-        from svmsim.table.view import html_table
+        from svmsim._html import html_table
 
         headings, rows = self._cells()
         return html_table(list(headings), rows, left=1, caption=self.title)

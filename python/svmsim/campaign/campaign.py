@@ -151,6 +151,11 @@ class Campaign:
         """How many runs there are at first, before any are added by `repeat`."""
         return len(self.configurations) * len(self.seeds)
 
+    def _repr_html_(self) -> str:
+        from svmsim._html import campaign_html
+
+        return campaign_html(self)
+
     def __repr__(self) -> str:
         swept = ", ".join(self.sweep) or "nothing"
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}"

@@ -11,7 +11,7 @@ import polars as pl
 from svmsim.errors import UserError, problem
 from svmsim.table.schema import table_schema
 
-__all__ = ["metric_names", "metric_unit", "metric_values"]
+__all__ = ["common_metrics", "metric_names", "metric_unit", "metric_values"]
 
 Scan = Callable[[str], pl.LazyFrame]
 
@@ -46,6 +46,15 @@ def metric_names(scan: Scan) -> list[str]:
         f"{table}.{c}" for table in ("halts", "vcpus", "pcpus") for c in _value_columns(table)
     ]
     return names + [f"workload.{name}" for name in metrics]
+
+
+def common_metrics() -> list[str]:
+    """Return the metrics that any results can have; of exits those about halts and IPIs."""
+    exits = ("hlt", "idle-halt", "msr", "vintr", "interrupt", "avic_incomplete_ipi", "pause", "npf")
+    columns = ("count", "time_ns", "mean_ns", "handling_ns")
+    names = [*_RUN_COLUMNS, *(f"exits.{name}.{column}" for name in exits for column in columns)]
+    names += [f"latency.{k}.{c}" for k in ("wakeup", "ipi") for c in _value_columns("latencies")]
+    return names + [f"{t}.{c}" for t in ("halts", "vcpus", "pcpus") for c in _value_columns(t)]
 
 
 def _refuse(name: str, scan: Scan) -> NoReturn:

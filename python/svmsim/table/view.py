@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from svmsim._html import html_table
 from svmsim._render import table as text_table
 from svmsim._render import titled, value_text
 from svmsim.errors import printable
@@ -16,7 +16,7 @@ from svmsim.errors import printable
 if TYPE_CHECKING:
     from svmsim.table.table import ResultTable
 
-__all__ = ["html_table", "overview", "table_html", "table_view"]
+__all__ = ["overview", "table_html", "table_view"]
 
 _MOST_ROWS = 40
 _MOST_ERRORS = 10
@@ -92,24 +92,6 @@ def table_view(results: ResultTable) -> RenderableType:
     if failures.height > _MOST_ERRORS:
         parts.append(Text(f"... and {failures.height - _MOST_ERRORS} more failures", "red"))
     return Group(*parts)
-
-
-def html_table(
-    headings: list[str], rows: list[list[str]], *, left: int = 1, caption: str = ""
-) -> str:
-    """Return an HTML table, every text in it escaped; the first `left` columns hold texts."""
-
-    def cells(tag: str, row: list[str]) -> str:
-        align = ("left" if index < left else "right" for index in range(len(row)))
-        return "".join(
-            f'<{tag} style="text-align: {side}">{html.escape(cell)}</{tag}>'
-            for side, cell in zip(align, row, strict=True)
-        )
-
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    head = f"<thead><tr>{cells('th', headings)}</tr></thead>"
-    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
 def table_html(results: ResultTable) -> str:
