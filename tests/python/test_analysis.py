@@ -189,8 +189,6 @@ def test_comparison_of_two_campaigns(directory: Path, cli: Cli, tmp_path: Path) 
     done = cli("compare", directory, "--key", "kvm.idle_hlt", "--baseline", "true", "--strict")
     assert done.returncode == 1
     assert "true → false" in done.stdout
-    done = cli("compare", directory, directory, "--key", "kvm.idle_hlt")
-    assert done.returncode == 2
 
 
 def test_namespaces_agree_with_the_results(table: sv.ResultTable) -> None:

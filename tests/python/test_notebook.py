@@ -8,8 +8,6 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 import svmsim as sv
 from svmsim import _sweep_commands
 from svmsim._commands import app
@@ -93,15 +91,13 @@ def test_completion(tmp_path: Path, small: sv.Scenario) -> None:
         "host.kernel=6.1",
         "host.kernel=6.12",
     ]
-    assert "dask" in _complete(["sweep", "--backend", ""], tmp_path)
     sv.Campaign(small, {"kvm.idle_hlt": [False, True]}).run(tmp_path / "out", progress=False)
     assert _complete(["compare", "out", "--key", ""], tmp_path) == ["kvm.idle_hlt"]
     assert "exits.hlt.count" in _complete(["compare", "out", "-m", "exits.h"], tmp_path)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "_SVMSIM_COMPLETE": f"source_{shell}"}
+def test_completion_script(tmp_path: Path) -> None:
+    environment = {**os.environ, "_SVMSIM_COMPLETE": "source_bash"}
     done = subprocess.run(
         [sys.executable, "-m", "svmsim"],
         cwd=tmp_path,

@@ -269,6 +269,8 @@ class Campaign:
                         started.run(jobs, _counter(bar, runs))
                         found = directory.finished(again=False, events=self.events)
                         again = False
+                    elif again:
+                        found = directory.finished(again=False, events=self.events)
                     if self.repeat is None:
                         break
                     if not _add_where_wide(self.repeat, self.configurations, runs, found, seeds):
@@ -279,8 +281,9 @@ class Campaign:
             finally:
                 if started is not None:
                     started.__exit__(None, None, None)
-        directory.convert_events(runs)
-        found = directory.finished(again=False, events=False)
+        if self.events:
+            directory.convert_events(runs)
+            found = directory.finished(again=False, events=False)
         directory.write_tables(self.configurations, runs, found, self._about())
 
     def _about(self) -> dict[str, Any]:
@@ -299,7 +302,7 @@ def _missing(runs: Sequence[PlannedRun], found: Mapping[str, Record]) -> list[Jo
     jobs: dict[str, Job] = {}
     for run in runs:
         if run.run_id not in found and run.run_id not in jobs:
-            jobs[run.run_id] = run.configuration.job(run.seed)
+            jobs[run.run_id] = run.configuration.named_job(run.run_id, run.seed)
     return list(jobs.values())
 
 

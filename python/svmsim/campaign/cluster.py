@@ -149,6 +149,7 @@ class DaskBackend:
                     continue
                 for record in records:
                     self._own.append(record)
+                self._own.flush()
                 chunks.observe(len(chunk), seconds)
                 done(ended)
                 threads = max(threads, sum(self._client.nthreads().values()))
@@ -168,4 +169,5 @@ class DaskBackend:
     def _killed(self, job: Job, done: Done) -> None:
         record = {"run_id": job.run_id, "status": "killed", "error": "its workers were killed"}
         self._own.append(encoded({**record, "result": None}))
+        self._own.flush()
         done([(job.run_id, "killed")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -41,6 +42,8 @@ def _start_worker(
 ) -> None:  # fmt: skip
     global _work, _cells, _slot, _journal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    execute.forget_process()
+    gc.freeze()  # what was there before the fork stays shared, and is not searched for garbage
     if lock_descriptor >= 0:
         os.close(lock_descriptor)  # or the directory would stay locked when the driver is killed
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
@@ -76,9 +79,13 @@ def _simulate_chunk(jobs: Sequence[tuple[int, Job]]) -> tuple[list[tuple[str, st
         try:
             record = execute.simulate(_work, job, _stopped)
             _journal.append(record)
+        except execute.Stopped:
+            _journal.flush()
+            raise
         finally:
             _cells[at] = 0.0
         ended.append((job.run_id, status_of(record)))
+    _journal.flush()
     return ended, time.perf_counter() - begin
 
 
@@ -203,6 +210,7 @@ class LocalBackend:
             limit = f"took longer than the limit of {self._work.time_limit_s:g} s; killed"
             record |= {"status": "time_limit", "error": limit}
         self._own.append(encoded({**record, "result": None}))
+        self._own.flush()
         done([(job.run_id, record["status"])])
 
     def _kill_overdue(self, numbers: dict[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from svmsim import _core
 from svmsim._toml import overrides, plain
@@ -40,12 +40,14 @@ class Configuration:
 
     def job(self, seed: int) -> Job:
         """Return the run with a seed."""
-        changes = (*self.overrides, f"run.seed={seed}")
-        return Job(run_id(self.digest, seed), self.source, changes)
+        return self.named_job(run_id(self.digest, seed), seed)
+
+    def named_job(self, name: str, seed: int) -> Job:
+        """Return the run with a seed, whose name is known."""
+        return Job(name, self.source, (*self.overrides, f"run.seed={seed}"))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(NamedTuple):
     """One run of a campaign; its number is its place in the plan."""
 
     configuration: Configuration

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from svmsim.table.schema import Column, TableSchema, table_schemas
+from svmsim.table.schema import TABLES, Column, TableSchema, table_schemas
 
 __all__ = ["STATUSES", "TableBuilder", "polars_type", "swept_series"]
 
 STATUSES = ("ok", "failed", "time_limit", "killed")
 """How a run ended; the last two say nothing of the simulation and may be tried again."""
-
-Columns = dict[str, list[Any]]
 
 SWEPT = "<parameter>"
 _SPLIT = ("handling_ns", "polling_ns", "blocked_ns", "runqueue_ns", "cstate_ns")
@@ -53,31 +53,55 @@ def swept_series(name: str, values: Sequence[Any]) -> pl.Series:
     return pl.Series(name, [text(value) for value in values], dtype=pl.String)
 
 
-def _empty(schema: TableSchema) -> Columns:
-    return {name: [] for name in schema.names if name != SWEPT}
+Row = tuple[Any, ...]
+
+
+def _getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Row]:
+    """Return what takes these values out of a mapping, None for those that it does not have."""
+    take = itemgetter(*names)
+
+    def get(values: Mapping[str, Any]) -> Row:
+        try:
+            found = take(values)
+        except KeyError:
+            return tuple(values.get(name) for name in names)
+        return found if len(names) > 1 else (found,)
+
+    return get
+
+
+def _values(table: str, *keys: str) -> Callable[[Mapping[str, Any]], Row]:
+    """Return what takes a row's values, without its keys, which are the table's first columns."""
+    names = table_schemas()[table].names
+    assert names[: len(keys)] == keys
+    return _getter(names[len(keys) :])
+
+
+_VCPU_KEYS = ("run", "vm", "vcpu")
+_RUN_KEYS = ("run", "run_id", "configuration", "seed", "version", "build")
 
 
 class TableBuilder:
     """Collects runs, in their order, and gives the tables."""
 
-    def __init__(self) -> None:
-        schemas = table_schemas()
-        self._columns = {
-            name: _empty(schema) for name, schema in schemas.items() if name != "events"
-        }
-        self._swept: Columns = {}
-        self._configuration_swept: Columns = {}
-        self._statistics = [
-            (self._columns[table], [n for n in schemas[table].names if n not in _KEYS])
-            for table in ("halts", "vcpus")
-        ]
+    def __init__(self, sweep: Sequence[str] = ()) -> None:
+        self._rows: dict[str, list[Row]] = {name: [] for name in TABLES if name != "events"}
+        self._swept: dict[str, list[Any]] = {name: [] for name in sweep}
+        self._configuration_swept: dict[str, list[Any]] = {name: [] for name in sweep}
+        self._exit = _values("exits", *_VCPU_KEYS, "exit")
+        self._halts = _values("halts", *_VCPU_KEYS)
+        self._vcpus = _values("vcpus", *_VCPU_KEYS)
+        self._latency = _values("latencies", "run", "kind")
+        self._pcpu = _values("pcpus", "run")
+        self._inhibit = _values("apicv_inhibits", "run")
+        self._advice = _values("advice", "run")
+        self._run = _getter(_RUN_KEYS)
+        self._timing = _getter(("elapsed_s", "host", "pid"))
 
     def add_configuration(self, number: int, about: Mapping[str, Any]) -> None:
         """Add a configuration: `label`, `scenario`, `inputs` (texts) and `swept` (values)."""
-        columns = self._columns["configurations"]
-        columns["configuration"].append(number)
-        for name in ("label", "scenario", "inputs"):
-            columns[name].append(about[name])
+        row = (number, about["label"], about["scenario"], about["inputs"])
+        self._rows["configurations"].append(row)
         for key, value in about["swept"].items():
             self._configuration_swept.setdefault(key, []).append(value)
 
@@ -91,103 +115,111 @@ class TableBuilder:
             swept: its values of the swept parameters.
             outcome: status, error, wall and elapsed time, host, pid, and `result` if it has one.
         """
-        number = run["run"]
-        columns = self._columns["runs"]
-        for name in ("run", "run_id", "configuration", "seed", "version", "build"):
-            columns[name].append(run[name])
-        columns["status"].append(outcome["status"])
-        columns["error"].append(outcome.get("error"))
         for key, value in swept.items():
             self._swept.setdefault(key, []).append(value)
+        number = run["run"]
         result = outcome.get("result")
-        timing = self._columns["timing"]
-        timing["run"].append(number)
-        timing["wall_time_s"].append(result["wall_time_s"] if result else None)
-        for name in ("elapsed_s", "host", "pid"):
-            timing[name].append(outcome.get(name))
-        self._add_sums(columns, result)
+        failure = wall_time = sim_time = None
         if result:
+            failure = result["workload"].get("failure") or None
+            wall_time, sim_time = result["wall_time_s"], result["sim_time_ns"]
             self._add_result(number, result)
-
-    @staticmethod
-    def _add_sums(columns: Columns, result: Mapping[str, Any] | None) -> None:
-        if not result:
-            names = ("failure", "sim_time_ns", "exits", "exit_time_ns", *_SPLIT, *_TIMES, "busy_ns")
-            for name in names:
-                columns[name].append(None)
-            return
-        columns["failure"].append(result["workload"].get("failure") or None)
-        columns["sim_time_ns"].append(result["sim_time_ns"])
-        # Of the vCPUs' rows, not of the totals, which are rounded to ns by themselves.
-        exits = [item for vcpu in result["vcpus"] for item in vcpu["exits"].values()]
-        columns["exits"].append(sum(item["count"] for item in exits))
-        columns["exit_time_ns"].append(sum(item["time_ns"] for item in exits))
-        for name in _SPLIT:
-            columns[name].append(sum(item[name] for item in exits))
-        pcpus = result["pcpus"]
-        for name in _TIMES[:3]:
-            columns[name].append(sum(pcpu[name] for pcpu in pcpus))
-        columns["idle_ns"].append(sum(sum(pcpu["idle_ns"].values()) for pcpu in pcpus))
-        columns["busy_ns"].append(sum(columns[name][-1] for name in _TIMES[:3]))
+        about = (outcome["status"], outcome.get("error"), failure, sim_time)
+        self._rows["runs"].append((*self._run(run), *about))
+        self._rows["timing"].append((number, wall_time, *self._timing(outcome)))
 
     def _add_result(self, number: int, result: Mapping[str, Any]) -> None:
-        exits = self._columns["exits"]
+        rows = self._rows
         for vcpu in result["vcpus"]:
-            vm, index = vcpu["vm"], vcpu["vcpu"]
-            for name, values in vcpu["exits"].items():
-                for column, cells in exits.items():
-                    cells.append(values.get(column))
-                exits["run"][-1] = number
-                exits["vm"][-1] = vm
-                exits["vcpu"][-1] = index
-                exits["exit"][-1] = name
-            statistics = vcpu["stats"]
-            for columns, names in self._statistics:
-                columns["run"].append(number)
-                columns["vm"].append(vm)
-                columns["vcpu"].append(index)
-                for name in names:
-                    columns[name].append(statistics.get(name))
-        latencies = self._columns["latencies"]
-        for kind, values in result["latency"].items():
-            _append(latencies, {**values, "run": number, "kind": kind})
-        pcpus, states = self._columns["pcpus"], self._columns["idle_states"]
+            keys = (number, vcpu["vm"], vcpu["vcpu"])
+            rows["exits"] += [
+                (*keys, name, *self._exit(values)) for name, values in vcpu["exits"].items()
+            ]
+            rows["halts"].append((*keys, *self._halts(vcpu["stats"])))
+            rows["vcpus"].append((*keys, *self._vcpus(vcpu["stats"])))
+        rows["latencies"] += [
+            (number, kind, *self._latency(values)) for kind, values in result["latency"].items()
+        ]
         for pcpu in result["pcpus"]:
             idle = pcpu["idle_ns"]
-            _append(pcpus, {**pcpu, "run": number, "idle_ns": sum(idle.values())})
-            for state, time in idle.items():
-                row = {"run": number, "pcpu": pcpu["pcpu"], "state": state, "idle_ns": time}
-                _append(states, row)
-        metrics = self._columns["metrics"]
-        for name, value in result["workload"].get("metrics", {}).items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                _append(metrics, {"run": number, "metric": name, "value": float(value)})
-        for table in ("apicv_inhibits", "advice"):
-            for row in result.get(table, ()):
-                _append(self._columns[table], {**row, "run": number})
+            rows["pcpus"].append((number, *self._pcpu({**pcpu, "idle_ns": sum(idle.values())})))
+            index = pcpu["pcpu"]
+            rows["idle_states"] += [(number, index, state, time) for state, time in idle.items()]
+        rows["metrics"] += [
+            (number, name, float(value))
+            for name, value in result["workload"].get("metrics", {}).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        for table, take in (("apicv_inhibits", self._inhibit), ("advice", self._advice)):
+            rows[table] += [(number, *take(row)) for row in result.get(table, ())]
 
     def frames(self) -> dict[str, pl.DataFrame]:
         """Return the tables by name."""
-        result = {}
-        for name, columns in self._columns.items():
-            swept = self._configuration_swept if name == "configurations" else self._swept
-            series: list[pl.Series] = []
-            for column in table_schemas()[name].columns:
-                if column.name == SWEPT:
-                    series += [swept_series(key, values) for key, values in swept.items()]
-                else:
-                    values = columns[column.name]
-                    series.append(pl.Series(column.name, values, dtype=polars_type(column)))
-            result[name] = pl.DataFrame(series)
+        result: dict[str, pl.DataFrame] = {}
+        for name, schema in table_schemas().items():
+            if name == "events":
+                continue
+            if name == "runs":
+                result[name] = pl.DataFrame()  # its place; it sums up others
+            elif name == "configurations":
+                names = ("configuration", "label", "scenario", "inputs")
+                columns = _series(schema, names, self._rows[name])
+                result[name] = _with_swept(schema, columns, self._configuration_swept)
+            else:
+                columns = _series(schema, schema.names, self._rows[name])
+                result[name] = pl.DataFrame(list(columns.values()))
+        result["runs"] = self._runs(result["exits"], result["pcpus"])
         return result
 
+    def _runs(self, exits: pl.DataFrame, pcpus: pl.DataFrame) -> pl.DataFrame:
+        schema = table_schemas()["runs"]
+        names = (*_RUN_KEYS, "status", "error", "failure", "sim_time_ns")
+        columns = _series(schema, names, self._rows["runs"])
+        sums = exits.group_by("run").agg(
+            pl.col("count").sum().alias("exits"),
+            pl.col("time_ns").sum().alias("exit_time_ns"),
+            pl.col(_SPLIT).sum(),
+        )
+        times = pcpus.group_by("run").agg(pl.col(_TIMES).sum())
+        found = pl.DataFrame([columns["run"], columns["sim_time_ns"]])
+        for part in (sums, times):
+            found = found.join(part, on="run", how="left", maintain_order="left")
+        counted = [name for name in found.columns if name not in ("run", "sim_time_ns")]
+        ended = pl.col("sim_time_ns").is_not_null()
+        found = found.with_columns(
+            pl.when(ended).then(pl.col(name).fill_null(0)).alias(name) for name in counted
+        ).with_columns(busy_ns=pl.sum_horizontal(_TIMES[:3], ignore_nulls=False))
+        columns |= {name: found[name] for name in (*counted, "busy_ns")}
+        return _with_swept(schema, columns, self._swept)
 
-_KEYS = ("run", "vm", "vcpu")
+
+def _series(schema: TableSchema, names: Sequence[str], rows: Sequence[Row]) -> dict[str, pl.Series]:
+    """Return rows as columns of the declared types."""
+    types = {column.name: column for column in schema.columns}
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: _column(types[name], values) for name, values in zip(names, columns, strict=True)}
 
 
-def _append(columns: Columns, row: Mapping[str, Any]) -> None:
-    for name, cells in columns.items():
-        cells.append(row.get(name))
+def _column(column: Column, values: Sequence[Any]) -> pl.Series:
+    if column.type == "list of integers" and values and values[0]:
+        width = len(values[0])
+        if all(value is not None and len(value) == width for value in values):
+            array = np.array(values, dtype=np.int64)  # a hundred times as fast as lists
+            return pl.Series(column.name, array).arr.to_list()
+    return pl.Series(column.name, values, dtype=polars_type(column))
+
+
+def _with_swept(
+    schema: TableSchema, columns: Mapping[str, pl.Series], swept: Mapping[str, Sequence[Any]]
+) -> pl.DataFrame:
+    """Put columns in the declared order, with those of swept parameters where they belong."""
+    series: list[pl.Series] = []
+    for name in schema.names:
+        if name == SWEPT:
+            series += [swept_series(key, values) for key, values in swept.items()]
+        else:
+            series.append(columns[name])
+    return pl.DataFrame(series)
 
 
 def undeclared(result: Mapping[str, Any]) -> Iterable[str]:
