@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,52 +27,68 @@ _NAMES = {"poll": "poll", "blocked": "blocked", "runqueue": "run queue"}
 
 
 class _Writer:
+    """Writes packets one after the other, which together are a Trace.
+
+    Packets that differ in their time alone are made once, since making one takes longer than all
+    else that there is to do.
+    """
+
     def __init__(self, file: io.BytesIO) -> None:
         # Slow to import, and needed for this alone.
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
-        from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
         self.proto: Any = perfetto_trace_pb2
-        self.builder: Any = StreamingTraceProtoBuilder(file)
-        self.first = True
+        self._write = file.write
+        self._made: dict[Any, tuple[Any, Callable[[], bytes]]] = {}
+        self._first = True
 
-    def track(self, uuid: int, name: str, parent: int = 0, rank: int = 0) -> None:
-        packet = self._packet()
+    def track(self, uuid: int, name: str, parent: int, rank: int, *, counter: bool = False) -> None:
+        """Describe a track; `rank` orders those of one parent."""
+        trace, packet = self._packet()
+        if self._first:
+            packet.sequence_flags = self.proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+            self._first = False
         track = packet.track_descriptor
-        track.uuid, track.name = uuid, name
+        track.uuid, track.name, track.sibling_order_rank = uuid, name, rank
         if parent:
             track.parent_uuid = parent
-        track.sibling_order_rank = rank
-        track.child_ordering = self.proto.TrackDescriptor.EXPLICIT
-        self.builder.write_packet(packet)
+        if counter:
+            track.counter.unit = self.proto.CounterDescriptor.UNIT_TIME_NS
+        else:
+            track.child_ordering = self.proto.TrackDescriptor.EXPLICIT
+        self._write(trace.SerializeToString())
 
-    def counter_track(self, uuid: int, name: str, parent: int, rank: int) -> None:
-        packet = self._packet()
-        track = packet.track_descriptor
-        track.uuid, track.name, track.parent_uuid = uuid, name, parent
-        track.sibling_order_rank = rank
-        track.counter.unit = self.proto.CounterDescriptor.UNIT_TIME_NS
-        self.builder.write_packet(packet)
-
-    def event(self, time_ns: int, track: int, kind: str) -> tuple[Any, Any]:
-        """A packet to be filled and written, and its track event."""
-        packet = self._packet()
+    def event(self, time_ns: int, track: int, kind: str, fill: Callable[[Any], None]) -> None:
+        """Write an event that `fill` completes."""
+        trace, packet = self._packet()
         packet.timestamp = time_ns
-        event = packet.track_event
+        self._begin(packet.track_event, track, kind)
+        fill(packet.track_event)
+        self._write(trace.SerializeToString())
+
+    def repeated(
+        self, time_ns: int, track: int, kind: str, key: Any, fill: Callable[[Any], None]
+    ) -> None:
+        """Write an event that is the same whenever track, kind and `key` are."""
+        made = self._made.get((track, kind, key))
+        if made is None:
+            trace, packet = self._packet()
+            self._begin(packet.track_event, track, kind)
+            fill(packet.track_event)
+            made = self._made[track, kind, key] = packet, trace.SerializeToString
+        packet, serialized = made
+        packet.timestamp = time_ns
+        self._write(serialized())
+
+    def _packet(self) -> tuple[Any, Any]:
+        trace = self.proto.Trace()
+        packet = trace.packet.add()
+        packet.trusted_packet_sequence_id = _SEQUENCE
+        return trace, packet
+
+    def _begin(self, event: Any, track: int, kind: str) -> None:
         event.type = getattr(self.proto.TrackEvent, kind)
         event.track_uuid = track
-        return packet, event
-
-    def write(self, packet: Any) -> None:
-        self.builder.write_packet(packet)
-
-    def _packet(self) -> Any:
-        packet = self.builder.create_packet()
-        packet.trusted_packet_sequence_id = _SEQUENCE
-        if self.first:
-            packet.sequence_flags = self.proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-            self.first = False
-        return packet
 
 
 def _marks(slices: Iterable[Slice]) -> Iterator[tuple[int, Slice, bool]]:
@@ -99,7 +115,7 @@ def perfetto_bytes(events: Events) -> bytes:
     line = events.timeline
     file = io.BytesIO()
     writer = _Writer(file)
-    writer.track(_HOST_TRACK, "Physical CPUs", rank=0)
+    writer.track(_HOST_TRACK, "Physical CPUs", 0, 0)
     uuid = _HOST_TRACK
     tracks: dict[tuple[str, str, int], int] = {}
     by_track: dict[tuple[str, str, int], list[Slice]] = {}
@@ -114,12 +130,13 @@ def perfetto_bytes(events: Events) -> bytes:
     for rank, vm in enumerate(names, 1):
         uuid += 1
         parent = uuid
-        writer.track(parent, f"VM {vm}", rank=rank)
+        writer.track(parent, f"VM {vm}", 0, rank)
         for index in sorted(i for name, i in events.vcpus.values() if name == vm):
             uuid += 2
             tracks["vcpu", vm, index], windows[vm, index] = uuid - 1, uuid
             writer.track(uuid - 1, f"vCPU {index}", parent, 2 * index)
-            writer.counter_track(uuid, f"vCPU {index} halt_poll_ns", parent, 2 * index + 1)
+            name = f"vCPU {index} halt_poll_ns"
+            writer.track(uuid, name, parent, 2 * index + 1, counter=True)
     arriving: dict[tuple[str, int, int], list[int]] = {}
     for number, flow in enumerate(line.flows, 1):
         arriving.setdefault((flow.vm, flow.target, flow.handled_ns), []).append(number)
@@ -127,10 +144,22 @@ def perfetto_bytes(events: Events) -> bytes:
         _write_slices(writer, track, by_track.get(key, []), arriving)
     _write_flows(writer, tracks, line.flows)
     for vm, vcpu, time_ns, _, new_ns in line.poll_windows:
-        packet, event = writer.event(time_ns, windows[vm, vcpu], "TYPE_COUNTER")
-        event.counter_value = new_ns
-        writer.write(packet)
+        track = windows[vm, vcpu]
+        writer.event(time_ns, track, "TYPE_COUNTER", lambda e, v=new_ns: _set_counter(e, v))  # type: ignore[misc]
     return file.getvalue()
+
+
+def _set_counter(event: Any, value: int) -> None:
+    event.counter_value = value
+
+
+def _note(event: Any, name: str, value: str | int) -> None:
+    note = event.debug_annotations.add()
+    note.name = name
+    if isinstance(value, int):
+        note.uint_value = value
+    else:
+        note.string_value = value
 
 
 def _write_slices(
@@ -140,34 +169,49 @@ def _write_slices(
     arriving: dict[tuple[str, int, int], list[int]],
 ) -> None:
     for time_ns, one, begins in _marks(slices):
-        kind = "TYPE_SLICE_BEGIN" if begins else "TYPE_SLICE_END"
-        packet, event = writer.event(time_ns, track, kind)
-        if begins:
-            state = one.state
-            event.categories.append(_CATEGORIES[state])
-            event.name = _NAMES.get(state, one.name) if one.track == "vcpu" else state
-            if one.track == "pcpu" and one.name:
-                note = event.debug_annotations.add()
-                note.name, note.string_value = "what", one.name
-            elif state == "guest":
-                numbers = arriving.pop((one.vm, one.index, time_ns), ())
-                event.terminating_flow_ids.extend(numbers)
-        writer.write(packet)
+        if not begins:
+            writer.repeated(time_ns, track, "TYPE_SLICE_END", None, _nothing)
+            continue
+
+        def fill(event: Any, one: Slice = one) -> None:
+            event.categories.append(_CATEGORIES[one.state])
+            of_vcpu = one.track == "vcpu"
+            event.name = _NAMES.get(one.state, one.name) if of_vcpu else one.state
+            if not of_vcpu and one.name:
+                _note(event, "what", one.name)
+
+        ending = arriving.pop((one.vm, one.index, time_ns), None) if one.state == "guest" else None
+        if ending is not None and one.track == "vcpu":
+
+            def fill_with_flows(
+                event: Any, fill: Callable[[Any], None] = fill, ending: list[int] = ending
+            ) -> None:
+                fill(event)
+                event.terminating_flow_ids.extend(ending)
+
+            writer.event(time_ns, track, "TYPE_SLICE_BEGIN", fill_with_flows)
+        else:
+            writer.repeated(time_ns, track, "TYPE_SLICE_BEGIN", (one.state, one.name), fill)
+
+
+def _nothing(_event: Any) -> None:
+    """Leave an event as it is."""
 
 
 def _write_flows(
     writer: _Writer, tracks: dict[tuple[str, str, int], int], flows: Iterable[Flow]
 ) -> None:
     for number, flow in enumerate(flows, 1):
+
+        def fill(event: Any, number: int = number, flow: Flow = flow) -> None:
+            event.name = f"IPI {flow.vector:#x}"
+            event.categories.append("ipi")
+            event.flow_ids.append(number)
+            _note(event, "vector", flow.vector)
+            _note(event, "target vCPU", flow.target)
+
         track = tracks["vcpu", flow.vm, flow.sender]
-        packet, event = writer.event(flow.sent_ns, track, "TYPE_INSTANT")
-        event.name = f"IPI {flow.vector:#x}"
-        event.categories.append("ipi")
-        event.flow_ids.append(number)
-        for name, value in (("vector", flow.vector), ("target vCPU", flow.target)):
-            note = event.debug_annotations.add()
-            note.name, note.uint_value = name, value
-        writer.write(packet)
+        writer.event(flow.sent_ns, track, "TYPE_INSTANT", fill)
 
 
 def write_perfetto(events: Events, path: Path) -> None:
