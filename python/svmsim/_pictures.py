@@ -11,7 +11,7 @@ import polars as pl
 
 from svmsim import plot
 from svmsim._render import value_text
-from svmsim.plot._data import parameters
+from svmsim.plot._data import choose, grouped, has_events, parameters
 from svmsim.table import ResultTable
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = ["Picture", "pictures", "save_pictures"]
 _MOST_CONFIGURATIONS = 16
 """More cannot be told apart in one picture."""
 _MOST_CHANGES = 4
+_MOST_PANELS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,14 @@ def _changes(table: ResultTable, values: dict[str, list[Any]]) -> Iterator[Pictu
 def _part(table: ResultTable, key: str, value: Any) -> ResultTable:
     """The runs in which a swept parameter has one value."""
     frame = parameters(table, [key])
-    chosen = [run for run, other in frame.iter_rows() if other == value]
-    runs = table.runs.filter(pl.col("run").is_in(chosen)).collect()
-    frames = {"runs": runs}
+    return _only(table, [run for run, other in frame.iter_rows() if other == value])
+
+
+def _only(table: ResultTable, runs: list[int]) -> ResultTable:
+    """The table with some runs alone."""
+    frames = {"runs": table.runs.filter(pl.col("run").is_in(runs)).collect()}
     frames |= {name: table.scan(name).collect() for name in ("configurations", "exits")}
-    return ResultTable(table.about, frames=frames)
+    return ResultTable(table.about, path=table.path, frames=frames)
 
 
 def pictures(table: ResultTable) -> list[Picture]:
@@ -126,6 +130,8 @@ def pictures(table: ResultTable) -> list[Picture]:
             " not idle, with 95 % intervals over the runs; down and left is better."
         )
         found.append(Picture("frontier", caption, lambda: _root(plot.frontier(table, by))))
+    if has_events(table):
+        found += _of_events(table, by)
     numbers = [k for k, v in values.items() if len(v) > 1 and all(_is_number(one) for one in v)]
     fanout = next((k for k in numbers if k.rpartition(".")[2] in _FANOUTS), None)
     if fanout is not None and _present(table, "latency.ipi.mean_ns"):
@@ -150,6 +156,28 @@ def pictures(table: ResultTable) -> list[Picture]:
                     )
                 )
     return found
+
+
+def _of_events(table: ResultTable, by: Sequence[str] | None) -> Iterator[Picture]:
+    """Pictures of the first run of each configuration; of the first few where each has a panel."""
+    part = _first_runs(table, by, _MOST_PANELS)
+    caption = "Time from kvm_exit to kvm_entry by exit reason; the first run of each configuration."
+    yield Picture("handling-times", caption, lambda: _root(plot.handling_times(part, by)))
+    if not plot.df_wakeup_stages(part, by).is_empty():
+        caption = "Wake-up latency by stage; the first run of each configuration."
+        yield Picture("wake-up-stages", caption, lambda: _root(plot.wakeup_cdf(part, by)))
+    for number, (label, runs) in enumerate(grouped(part, by).items(), 1):
+        yield Picture(
+            f"timeline-{number}",
+            f"{label}: a part of its first run, from the middle.",
+            lambda run=runs[0]: _root(plot.timeline(run)),  # type: ignore[misc]
+        )
+
+
+def _first_runs(table: ResultTable, by: Sequence[str] | None, most: int) -> ResultTable:
+    """The first run of each of the first configurations."""
+    labels = choose(table, by).labels.unique("label", keep="first", maintain_order=True)
+    return _only(table, labels["run"].to_list()[:most])
 
 
 _FANOUTS = ("vcpus", "targets", "fanout", "fan_out", "destinations")

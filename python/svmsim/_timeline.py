@@ -188,6 +188,9 @@ class _Walk:
             name = following.exit_
         ended = self.change(cpu, now, "host", name)
         if previous is not None:
+            if previous.in_guest:  # the thread ended there
+                self.on_vcpu(previous, previous.begin_ns, now, "guest", "guest")
+                previous.in_guest = False
             previous.out_ns = now
             previous.out_state = "blocked" if int(f[2]) & 0xFF == _BLOCKED else "runqueue"
             previous.host_slice = ended

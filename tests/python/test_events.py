@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 import svmsim as sv
-from svmsim._timeline import timeline
+from svmsim._pictures import pictures
+from svmsim._timeline import exit_name, timeline
 
 WORLD_SWITCH_NS = 400
 """More than VMRUN and #VMEXIT take together."""
@@ -120,3 +123,27 @@ def test_no_events_are_an_empty_timeline(result: sv.Result) -> None:
     empty = timeline(columns, {})
     assert not empty.pcpus
     assert not empty.halts
+
+
+def test_a_campaign_keeps_the_same_events(wake_back: sv.Scenario, tmp_path: Path) -> None:
+    campaign = sv.Campaign(wake_back, sweep={"kvm.idle_hlt": [False, True]}, events=True)
+    table = campaign.run(tmp_path / "out")
+    for run, on in enumerate((False, True)):
+        direct = events(wake_back.set("kvm.idle_hlt", on).run(events=True))
+        kept = events(table.result(run))
+        assert kept.timeline == direct.timeline
+        assert kept.vcpus == direct.vcpus
+    names = {picture.name for picture in pictures(table)}
+    assert {"handling-times", "wake-up-stages", "timeline-1", "timeline-2"} <= names
+
+
+def test_a_vcpu_that_ended_does_nothing(wake_back: sv.Scenario) -> None:
+    alone = {"vcpus": 2, "pin": [0, 1], "workload": {"kind": "idle_hlt_test", "iterations": 100}}
+    result = wake_back.from_dict({"host": {"pcpus": 2}, "vm": [alone]}).run(events=True)
+    slices = events(result).slices.filter(track="vcpu", index=1)
+    assert max(slices["end_ns"]) < result.sim_time_ns / 10
+
+
+def test_exit_names() -> None:
+    assert exit_name(0x78) == "hlt"
+    assert exit_name(0x5555) == "0x5555"

@@ -157,10 +157,10 @@ def choose(results: Results, by: By) -> Chosen:
 
 
 def grouped(results: Results, by: By) -> dict[str, list[Result]]:
-    """Return the single results of each configuration, for what a table does not hold.
+    """Return the single results of each configuration, for what needs their events.
 
     Raises:
-        UserError: the results came as a table.
+        UserError: the results came as a table without events.
     """
     chosen = choose(results, by)
     singles = chosen.results

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from svmsim.plot._data import By, Results, choose, events_of, grouped
 from svmsim.plot._style import (
@@ -22,6 +22,7 @@ from svmsim.plot._style import (
     headline,
     ink_on,
     legend,
+    log_time_axis,
     new_figure,
     rows_of,
     thousands,
@@ -372,12 +373,20 @@ def handling_times(
                 boxprops={"facecolor": colour, "edgecolor": colour, "linewidth": 0.8},
                 whiskerprops={"color": colour, "linewidth": 0.8},
                 capprops={"color": colour, "linewidth": 0.8},
-                medianprops={"color": ink_on(colour), "linewidth": 1.2},
+                medianprops={"linewidth": 0.0},
+            )
+            # A dot, since most of what the kernel handles takes always the same time.
+            axes.plot(
+                [row["p50_ns"] for _, row in found],
+                [y - 0.4 + (index + 0.5) * height for y, _ in found],
+                linestyle="",
+                marker="o",
+                markersize=3.5,
+                markerfacecolor="white",
+                markeredgecolor=colour,
             )
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(numticks=8))
-        axes.xaxis.set_major_formatter(FuncFormatter(_duration))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        log_time_axis(axes.xaxis, *axes.get_xlim())
         axes.set_yticks(range(len(exits)), exits)
         axes.set_ylim(max(1, len(exits)) - 0.4, -0.6)
         axes.set_xlabel("kvm_exit to kvm_entry (logarithmic)")
@@ -385,11 +394,6 @@ def handling_times(
         handles = [Line2D([], [], color=colour_of(i), linewidth=4) for i in range(len(labels))]
         legend(axes, labels, handles)
     return axes
-
-
-def _duration(value_ns: float, _position: object = None) -> str:
-    scale, unit = time_unit([value_ns])
-    return f"{value_ns / scale:g} {unit}"
 
 
 def stacked_times(

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import blended_transform_factory
 
 from svmsim.errors import UserError, problem
-from svmsim.plot._data import By, Results, choose, events_of, grouped
+from svmsim.plot._data import By, Results, choose, events_of, grouped, has_events
 from svmsim.plot._style import (
     MARKERS,
     OTHER,
@@ -103,10 +103,7 @@ def halt_story(
     frame = df_halts(results, by)
     labels = frame["configuration"].to_list()
     if growth is None:
-        growth = any(
-            result.events is not None and len(result.events.poll_windows)
-            for _, result in choose(results, by).results
-        )
+        growth = has_events(results) and not df_halt_poll_growth(results, by).is_empty()
     names, height = rows_of(labels)
     places = range(len(names))
     rows = height * max(2, len(labels))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 import polars as pl
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from svmsim.errors import UserError, problem
 from svmsim.plot._data import (
@@ -31,6 +31,7 @@ from svmsim.plot._style import (
     colour_of,
     headline,
     legend,
+    log_time_axis,
     new_figure,
     thousands,
 )
@@ -132,8 +133,7 @@ def wakeup_cdf(results: Results, by: By = None, *, title: str | None = None) -> 
             note = f"{label}, " if len(labels) > 1 or by is not None else ""
             panel.set_title(f"{note}{len(part):,} wake-ups", fontweight="normal")
         panels[-1].set_xlabel("time since the interrupt reached the IRR (logarithmic)")
-        panels[-1].xaxis.set_major_formatter(FuncFormatter(_duration))
-        panels[-1].xaxis.set_minor_formatter(NullFormatter())
+        log_time_axis(panels[-1].xaxis, *panels[-1].get_xlim())
         headline(figure, title or "Wake-up latency, by stage")
         lines = list(panels[0].lines)
         legend(panels[0], [text for _, _, text in shown], lines)
@@ -143,13 +143,6 @@ def wakeup_cdf(results: Results, by: By = None, *, title: str | None = None) -> 
 def _positive(values: pl.Series) -> float:
     positive = values.filter(values > 0)
     return float(positive.min()) if len(positive) else 1.0  # type: ignore[arg-type]
-
-
-def _duration(value_ns: float, _position: object = None) -> str:
-    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if value_ns >= scale:
-            return f"{value_ns / scale:g} {unit}"
-    return f"{value_ns:g} ns"
 
 
 def df_frontier(

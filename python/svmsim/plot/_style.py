@@ -11,11 +11,13 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from svmsim._files import make_directory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import SubFigure
 
 # Okabe and Ito's palette, told apart with every kind of colour vision.
@@ -98,6 +100,20 @@ def time_unit(values_ns: Sequence[float]) -> tuple[float, str]:
     """Return the unit in which the largest of some times reads well: its length in ns, its name."""
     largest = max((abs(value) for value in values_ns), default=0.0)
     return next(((scale, name) for scale, name in _UNITS if largest >= scale), _UNITS[-1])
+
+
+def duration(value_ns: float, _position: object = None) -> str:
+    """Write a time as ticks show it, with its unit."""
+    scale, unit = time_unit([value_ns])
+    return f"{value_ns / scale:g} {unit}"
+
+
+def log_time_axis(axis: Axis, lowest: float, highest: float) -> None:
+    """Put ticks at round times on a logarithmic axis, also when it spans little."""
+    narrow = highest < 30 * max(lowest, 1e-9)
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,), numticks=7))
+    axis.set_major_formatter(FuncFormatter(duration))
+    axis.set_minor_locator(NullLocator())
 
 
 def luminance(colour: str) -> float:
