@@ -34,9 +34,17 @@ def load_results(path: Path) -> ResultTable:
         files = sorted(place.glob("*.json"), key=_natural) if place.is_dir() else []
         found = {file.stem: Result.load(file) for file in files if _is_result(file)}
         if found:
-            return ResultTable.of(found, name=path.resolve().name)
+            return _table(found, path.resolve().name)
     text = "holds neither a campaign (campaign.json) nor results (NAME.json of run --json)"
     raise UserError([problem(text, source=str(path))])
+
+
+def _table(found: dict[str, Result], name: str) -> ResultTable:
+    """Tell results apart by what differs in their scenarios, or else by their names."""
+    table = ResultTable.of(found.values(), name=name)
+    if table.runs.select("seed", *table.sweep).collect().is_unique().all():
+        return table
+    return ResultTable.of(found, name=name)
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:

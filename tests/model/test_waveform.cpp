@@ -37,8 +37,9 @@ class Directory {
   fs::path path_;
 };
 
-Scenario two_cpus() {
-  return scenario_of("ping_pong", {"host.pcpus=2", "vm.vcpus=2", "vm.workload.rounds=20"});
+Scenario two_cpus(unsigned rounds = 20) {
+  return scenario_of("ping_pong",
+                     {"host.pcpus=2", "vm.vcpus=2", "vm.workload.rounds=" + std::to_string(rounds)});
 }
 
 struct Run {
@@ -100,7 +101,7 @@ TEST_CASE("a waveform that cannot be written is the user's error and leaves noth
   const Directory directory;
   CHECK_THROWS_AS(run(two_cpus(), directory.file("no/such/directory.vcd")), UserError);
   CHECK_THROWS_AS(run(two_cpus(), "/dev/null"), UserError);
-  Simulation simulation(two_cpus());
+  Simulation simulation(two_cpus(1'000'000));
   simulation.set_waveform(directory.file("stopped.vcd"));
   simulation.set_progress([](std::uint64_t, double) { throw std::runtime_error("enough"); });
   CHECK_THROWS(static_cast<void>(simulation.run()));

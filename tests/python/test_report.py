@@ -11,8 +11,10 @@ import pytest
 
 import svmsim as sv
 from conftest import Cli
+from svmsim._directory import load_results
+from svmsim.analysis.comparison import Change, Verdict
 from svmsim.report import report_html
-from svmsim.report.changes import Change, changes, got_worse
+from svmsim.report.changes import Line, Step, worst
 
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>&{{ 7 * 7 }}'
 
@@ -70,11 +72,11 @@ def test_it_answers_the_question(page: str) -> None:
     assert "Does polling help?" in read.sections[""]
     verdict = read.sections["verdict"]
     assert "kvm.halt_poll_ns" in verdict
-    assert "0 → 200,000: a trade: wake-up latency, mean \N{MINUS SIGN}" in verdict
-    assert "but CPU time burnt +" in verdict
+    assert "0 → 200,000: helps: wake-up latency mean \N{MINUS SIGN}" in verdict
+    assert "unclear: CPU time burnt +" in verdict
     assert "vm.workload.work" not in verdict  # a condition, not a choice
     assert "CPU time burnt" in read.sections["worse"]
-    assert "work = 300,000" in read.sections["worse"]
+    assert "work=300,000" in read.sections["worse"]
     assert "VM-EXIT    Samples  Samples%     Time%" in read.sections["exits"]
     assert "kvm.idle_hlt" in read.sections["settings"]
     assert sv.__version__ in read.sections["provenance"]
@@ -135,40 +137,67 @@ def test_exits_of_all_vcpus_are_added_as_perf_does(
     assert _perf_tables(table)[0]["text"] == expected
 
 
-def test_changes_are_paired(table: sv.ResultTable) -> None:
-    found = {change.metric: change for change in changes(table, "kvm.halt_poll_ns")}
-    busy = found["busy_ns"]
-    assert busy.pairs == 2
-    assert (busy.old_value, busy.new_value) == ("0", "200,000")
-    runs = table.runs.collect()
-    means = [runs["busy_ns"][i : i + 2].to_list() for i in (0, 2)]
-    assert (busy.old, busy.new) == (sum(means[0]) / 2, sum(means[1]) / 2)
-    assert busy.low_pct <= (busy.pct or 0) <= busy.high_pct
-    assert busy.verdict == "worse"
-    assert found["exits.count"].verdict == "same"
+def change(old: float, new: float, verdict: Verdict, metric: str = "busy_ns") -> Change:
+    pct = 100 * (new / old - 1) if old else None
+    ends = {"old_value": "a", "new_value": "b", "where": ""}
+    spread = {"low": None, "high": None, "pct_low": None, "pct_high": None}
+    rest = {"effect": None, "worse_pairs": 0, "q": None}
+    return Change(
+        metric=metric, unit="ns", pairs=1 if verdict == "single" else 5, old=old, new=new,
+        difference=new - old, pct=pct, verdict=verdict, **ends, **spread, **rest,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "low", "high", "verdict"),
+    ("old", "new", "verdict", "shown"),
     [
-        (100, 90, -12, -8, "better"),
-        (100, 110, 8, 12, "worse"),
-        (100, 110, -1, 21, "unclear"),
-        (1000, 1001, 0.1, 0.1, "same"),
-        (0, 5, 0, 0, "worse"),
-        (0, 0, 0, 0, "same"),
+        (100, 90, "better", "better"),
+        (100, 90, "single", "better"),
+        (100, 110, "single", "worse"),
+        (1000, 1001, "single", "same"),
+        (0, 5, "single", "worse"),
+        (100, 110, "unclear", "unclear"),
     ],
 )
-def test_verdicts(old: float, new: float, low: float, high: float, verdict: str) -> None:
-    assert Change("k", "a", "b", "busy_ns", "", 5, old, new, low, high).verdict == verdict
+def test_a_single_pair_is_judged_by_its_sign(
+    old: float, new: float, verdict: Verdict, shown: str
+) -> None:
+    assert Line(change(old, new, verdict)).verdict == shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ([change(100, 90, "better")], "helps: CPU time burnt \N{MINUS SIGN}10.0 %"),
+        ([change(100, 110, "worse"), change(9, 8, "better", "polling_ns")], "hurts: CPU time"),
+        (
+            [change(1, 1, "same"), change(1, 2, "unclear", "exits")],
+            "unclear, more seeds are needed: VM exits +100.0 %",
+        ),
+        ([change(1, 1, "same"), change(1, 9, "worse", "handling_ns")], "no difference"),
+        ([change(2, 1, "better"), change(1, 2, "worse", "exits")], "a trade: CPU time burnt"),
+    ],
+)
+def test_headlines(changes: list[Change], headline: str) -> None:
+    assert Step("a", "b", [Line(one) for one in changes]).headline.startswith(headline)
 
 
 def test_what_got_worse_comes_worst_first(table: sv.ResultTable) -> None:
-    found = got_worse(table, "kvm.halt_poll_ns", ("busy_ns", "latency.wakeup.mean_ns"))
-    assert {change.metric for change in found} == {"busy_ns"}
-    percents = [change.pct or 0 for change in found]
+    found = worst([table.compare("kvm.halt_poll_ns")], None)
+    assert {line.change.metric for _, line in found} == {"busy_ns"}
+    percents = [line.change.pct or 0 for _, line in found]
     assert percents == sorted(percents, reverse=True)
-    assert {change.where for change in found} == {"work = 30,000", "work = 300,000"}
+    assert {line.change.where for _, line in found} == {"work=30,000", "work=300,000"}
+
+
+def test_files_are_told_apart_by_what_differs(wake_back: sv.Scenario, tmp_path: Path) -> None:
+    for poll in (0, 200_000, 50_000):
+        wake_back.set("kvm.halt_poll_ns", poll).run().save(tmp_path / f"poll-{poll}.json")
+    table = load_results(tmp_path)
+    assert table.sweep == ("kvm.halt_poll_ns",)
+    assert table.runs.collect()["kvm.halt_poll_ns"].to_list() == [0, 50_000, 200_000]
+    wake_back.set("kvm.halt_poll_ns", 0).run().save(tmp_path / "again.json")
+    assert "label" in load_results(tmp_path).sweep
 
 
 def test_report_command(cli: Cli, wake_back: sv.Scenario, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from svmsim._render import value_text
+from svmsim.analysis.intervals import mean_intervals
 from svmsim.errors import UserError, problem
 from svmsim.events import Events
 from svmsim.result import Result
@@ -22,9 +23,6 @@ from svmsim.table.paths import value_at
 Results = ResultTable | Mapping[str, Result] | Sequence[Result] | Result
 By = str | Sequence[str] | None
 
-LEVEL = 0.95
-"""Of every interval."""
-_RESAMPLES = 2000
 BUSY = "busy_pct"
 """A metric that only pictures have: the share of the pCPUs' time in guest, host or polling."""
 
@@ -227,9 +225,5 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     mean = float(array.mean())
     if len(array) < 2 or bool(np.all(array == array[0])):
         return mean, mean, mean
-    random = np.random.default_rng(
-        20240819
-    )  # any fixed one: the same values give the same interval
-    means = random.choice(array, (_RESAMPLES, len(array))).mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return mean, float(low), float(high)
+    low, high = mean_intervals(array[None, :])
+    return mean, float(low[0]), float(high[0])

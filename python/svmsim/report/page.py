@@ -18,8 +18,9 @@ from svmsim import _core
 from svmsim._files import write_text
 from svmsim._pictures import Picture, pictures
 from svmsim._render import value_text
+from svmsim.analysis.comparison import Comparison
 from svmsim.plot import STYLE
-from svmsim.report.changes import METRICS, PRIMARY, Change, changes, got_worse
+from svmsim.report.changes import Step, steps_of, worst
 from svmsim.table import ResultTable
 from svmsim.table.paths import flattened
 
@@ -33,72 +34,40 @@ _MOST_FAILURES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """From a parameter's first value to another one."""
-
-    old_value: str
-    new_value: str
-    changes: list[Change]
-
-    @property
-    def headline(self) -> str:
-        """The answer at a glance, from what matters in the end."""
-        primary = [change for change in self.changes if change.metric in PRIMARY]
-        words = {
-            verdict: [c for c in primary if c.verdict == verdict]
-            for verdict in ("better", "worse", "unclear")
-        }
-        if words["better"] and words["worse"]:
-            return f"a trade: {_listed(words['better'])}, but {_listed(words['worse'])}"
-        if words["better"]:
-            return f"helps: {_listed(words['better'])}"
-        if words["worse"]:
-            return f"hurts: {_listed(words['worse'])}"
-        return "unclear: more seeds are needed" if words["unclear"] else "no difference"
-
-
-@dataclass(frozen=True, slots=True)
 class _Axis:
     key: str
     doc: str
     values: list[str]
-    steps: list[_Step]
-
-
-def _listed(found: list[Change]) -> str:
-    return ", ".join(f"{change.name} {_pct(change)}" for change in found)
+    comparison: Comparison | None
+    """None for what is no choice of the host's or the guest's, but what they are put to."""
+    steps: list[Step]
 
 
 def _is_condition(key: str) -> bool:
-    """Whether a swept key is no choice of the host's or the guest's, but what they are put to."""
-    return key == "workload" or key.startswith(("vm.workload", "run.")) or ".workload." in key
+    return key == "workload" or key.startswith("run.") or ".workload" in key
 
 
 def _axes(table: ResultTable) -> list[_Axis]:
     parameters = {item["path"]: item["doc"] for item in json.loads(_core.describe())["parameters"]}
-    metrics = tuple(table.about.get("metrics") or METRICS)
     first = table.about.get("compare")
     keys = [key for key in table.sweep if key != "label"]
     keys.sort(key=lambda key: key != first)
-    runs = table.runs.collect()
+    runs = table.runs.filter(status="ok").collect()
     found = []
     for key in keys:
         values = [value_text(value) for value in dict.fromkeys(runs[key].to_list())]
         if len(values) < 2:
             continue
-        steps: dict[tuple[str, str], list[Change]] = {}
-        if key == first or not _is_condition(key):
-            for change in changes(table, key, metrics):
-                steps.setdefault((change.old_value, change.new_value), []).append(change)
-        found.append(
-            _Axis(
-                key,
-                parameters.get(key, ""),
-                values,
-                [_Step(*ends, list(changed)) for ends, changed in steps.items()],
-            )
-        )
+        comparison = None
+        if "label" not in table.sweep and (key == first or not _is_condition(key)):
+            comparison = table.compare(key)
+        steps = [] if comparison is None else steps_of(comparison, _metrics(table))
+        found.append(_Axis(key, parameters.get(key, ""), values, comparison, steps))
     return found
+
+
+def _metrics(table: ResultTable) -> tuple[str, ...] | None:
+    return tuple(table.about.get("metrics") or ()) or None
 
 
 def _sums(exits: pl.DataFrame) -> dict[str, dict[str, Any]]:
@@ -175,22 +144,6 @@ def _drawn(found: list[Picture]) -> list[dict[str, str]]:
     ]
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
-
-
-def _pct(change: Change) -> str:
-    if change.pct is None:
-        return "from 0" if change.new else "0"
-    return f"{change.pct:+,.1f} %".replace("-", "\N{MINUS SIGN}")
-
-
-def _spread(change: Change) -> str:
-    if change.pct is None or change.pairs < 2:
-        return "one run" if change.pairs < 2 else ""
-    return f"{change.low_pct:+,.1f} … {change.high_pct:+,.1f} %".replace("-", "\N{MINUS SIGN}")
-
-
 def _provenance(table: ResultTable) -> dict[str, str]:
     runs = table.runs.collect()
     ok = runs.filter(pl.col("status") == "ok")
@@ -209,15 +162,13 @@ def _provenance(table: ResultTable) -> dict[str, str]:
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("svmsim.report", "."),
         autoescape=True,  # whatever came from a file is text, not markup
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "pct": _pct, "spread": _spread}
-    return environment
 
 
 def report_html(table: ResultTable) -> str:
@@ -228,10 +179,8 @@ def report_html(table: ResultTable) -> str:
     """
     drawn = _drawn(pictures(table))
     axes = _axes(table)
-    metrics = tuple(table.about.get("metrics") or PRIMARY)
     judged = [axis for axis in axes if axis.steps]
-    worse = [change for axis in judged for change in got_worse(table, axis.key, metrics)]
-    worse.sort(key=lambda change: -(change.pct if change.pct is not None else float("inf")))
+    comparisons = [axis.comparison for axis in judged if axis.comparison is not None]
     failures = table.failures
     return (
         _environment()
@@ -241,7 +190,8 @@ def report_html(table: ResultTable) -> str:
             question=str(table.about.get("question") or ""),
             axes=axes,
             judged=judged,
-            worse=worse[:20],
+            worse=worst(comparisons, _metrics(table)),
+            unpaired=sum(comparison.unpaired for comparison in comparisons),
             pictures=drawn,
             perf_tables=_perf_tables(table),
             configurations=len(table.configurations),
