@@ -268,3 +268,11 @@ def test_dry_run_lists_the_configurations(tmp_path: Path, small_file: Path, cli:
     assert done.returncode == 0, done.stderr
     assert "2 configurations, 2 seeds, 4 runs" in done.stdout
     assert not (tmp_path / "out").exists()
+
+
+def test_every_campaign_among_the_examples(root: Path) -> None:
+    files = sorted((root / "examples" / "campaigns").glob("*.toml"))
+    assert files
+    for file in files:
+        assert len(sv.Campaign.load(file)) > 1
+        assert file.with_suffix(".py").is_file()
