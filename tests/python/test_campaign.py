@@ -270,6 +270,22 @@ def test_dry_run_lists_the_configurations(tmp_path: Path, small_file: Path, cli:
     assert not (tmp_path / "out").exists()
 
 
+def test_paths_are_relative_to_the_file_they_stand_in(tmp_path: Path) -> None:
+    for place in ("campaigns", "programs"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "small.toml").write_text(SMALL)
+    program = 'name = "p"\ndoc = "d"\nbody = [{ do = "cpuid" }]\n[repeat]\ncount = 1\n'
+    (tmp_path / "programs" / "p.toml").write_text(program)
+    file = tmp_path / "campaigns" / "c.toml"
+    file.write_text(
+        'scenario = "../small.toml"\n[sweep]\n'
+        'vm.workload = [{ kind = "../programs/p.toml" }, { kind = "cpuid" }]\n'
+    )
+    first, second = sv.Campaign.load(file).configurations
+    assert str(tmp_path / "programs" / "p.toml") in first.inputs
+    assert second.swept == {"vm.workload": "cpuid"}
+
+
 def test_every_campaign_among_the_examples(root: Path) -> None:
     files = sorted((root / "examples" / "campaigns").glob("*.toml"))
     assert files

@@ -91,6 +91,27 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         raise ScenarioError([item]) from None
 
 
+_PATHS = ("kind", "trace", "tasks", "profile")
+"""Parameters, by the last part of their keys, whose values may be paths."""
+
+
+def _with_paths(table: Any, directory: Path, key: str = "") -> Any:
+    """Make paths absolute that are relative to the campaign's file; a scenario has its own.
+
+    As in scenarios, a name without `/` and suffix is a built-in one.
+    """
+    if isinstance(table, Mapping):
+        return {
+            name: value if name == "scenario" else _with_paths(value, directory, str(name))
+            for name, value in table.items()
+        }
+    if isinstance(table, list):
+        return [_with_paths(item, directory, key) for item in table]
+    if isinstance(table, str) and key.rpartition(".")[2] in _PATHS:
+        return str(directory / table) if "/" in table or Path(table).suffix else table
+    return table
+
+
 def load_campaign(path: Path) -> Campaign:
     """Read a campaign file.
 
@@ -98,7 +119,7 @@ def load_campaign(path: Path) -> Campaign:
         ScenarioError: something is wrong; with every problem, its file, line and key.
     """
     text = read_text(path)
-    table = _parsed(path, text)
+    table = _with_paths(_parsed(path, text), path.resolve().parent)
     problems: list[Problem] = []
     located: list[Problem] = []
     base = _base(path, table, problems, located)
