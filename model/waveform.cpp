@@ -79,7 +79,8 @@ Waveform::Waveform(std::string path, const Machine& machine, std::uint64_t tsc_h
   }
   if (!std::ofstream(raw_stem_ + ".vcd")) fail(path_, "the waveform file cannot be written");
   file_ = sc_core::sc_create_vcd_trace_file(raw_stem_.c_str());
-  constexpr int use_bits = 2;
+  constexpr int use_bits = 3;
+  constexpr int mode_bits = 2;
   constexpr int tid_bits = 16;
   constexpr int vector_bits = 8;
   for (const auto& cpu : machine.cpus()) {
@@ -93,7 +94,7 @@ Waveform::Waveform(std::string path, const Machine& machine, std::uint64_t tsc_h
     vcpus_.push_back(std::make_unique<VcpuSignals>(VcpuSignals{vcpu.get(), 0, false, false, 0, 0, false}));
     const VcpuSignals& signals = *vcpus_.back();
     const std::string name = std::string(vcpu->name()) + ".";
-    sc_core::sc_trace(file_, signals.mode, name + "mode", use_bits);
+    sc_core::sc_trace(file_, signals.mode, name + "mode", mode_bits);
     sc_core::sc_trace(file_, signals.halted, name + "halted");
     sc_core::sc_trace(file_, signals.interrupt_flag, name + "if");
     sc_core::sc_trace(file_, signals.irr_top, name + "irr_top", vector_bits);

@@ -19,6 +19,7 @@ _CATEGORIES = {
     "host": "host",
     "exit": "exit",
     "poll": "poll",
+    "task": "task",
     "idle": "idle",
     "blocked": "wait",
     "runqueue": "wait",
@@ -108,9 +109,9 @@ def _marks(slices: Iterable[Slice]) -> Iterator[tuple[int, Slice, bool]]:
 def perfetto_bytes(events: Events) -> bytes:
     """Return a trace with a track for each pCPU and each vCPU.
 
-    A pCPU has slices guest, host, poll and idle; a vCPU guest, the exits by reason, and within them
-    poll, blocked and run queue. An arrow leads from an IPI to the entry that injects it. A counter
-    below each vCPU is its halt_poll_ns.
+    A pCPU has slices guest, host, poll, task (another thread) and idle; a vCPU guest, the exits by
+    reason, and within them poll, blocked and run queue. An arrow leads from an IPI to the entry
+    that injects it. A counter below each vCPU is its halt_poll_ns.
     """
     line = events.timeline
     file = io.BytesIO()

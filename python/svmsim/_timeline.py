@@ -115,8 +115,9 @@ class _Vcpu:
 
 
 class _Walk:
-    def __init__(self, vcpus: Mapping[int, tuple[str, int]]) -> None:
+    def __init__(self, vcpus: Mapping[int, tuple[str, int]], threads: Mapping[int, str]) -> None:
         self.result = Timeline()
+        self.threads = threads
         self.by_tid = {tid: _Vcpu(vm, index) for tid, (vm, index) in vcpus.items()}
         self.by_name = {(v.vm, v.index): v for v in self.by_tid.values()}
         self.pcpus: dict[int, _Pcpu] = {}
@@ -182,11 +183,14 @@ class _Walk:
 
     def sched_switch(self, now: int, cpu: int, _tid: int, f: Any) -> None:
         previous, following = self.by_tid.get(int(f[0])), self.by_tid.get(int(f[3]))
-        is_idle = int(f[3]) == 0
-        name = "idle" if is_idle else f"{following.vm}/{following.index}" if following else "host"
-        if following is not None and following.exit_:
-            name = following.exit_
-        ended = self.change(cpu, now, "host", name)
+        if following is not None:
+            name = following.exit_ or f"{following.vm}/{following.index}"
+            ended = self.change(cpu, now, "host", name)
+        elif int(f[3]) == 0:
+            ended = self.change(cpu, now, "host", "idle")
+        else:
+            name = self.threads.get(int(f[3]), "thread")
+            ended = self.change(cpu, now, "task", name)
         if previous is not None:
             if previous.in_guest:  # the thread ended there
                 self.on_vcpu(previous, previous.begin_ns, now, "guest", "guest")
@@ -303,7 +307,7 @@ class _Walk:
 
 def timeline(columns: Mapping[str, Any], vcpus: Mapping[int, tuple[str, int]]) -> Timeline:
     """Walk over the events once."""
-    walk = _Walk(vcpus)
+    walk = _Walk(vcpus, dict(columns["threads"]))
     handlers = [getattr(walk, kind, None) for kind in columns["kinds"]]
     kinds, cpus, tids = (columns[name].tolist() for name in ("kind", "cpu", "tid"))
     times, fields = columns["time_ns"].tolist(), columns["fields"]

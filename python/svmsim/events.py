@@ -100,8 +100,8 @@ class Events:
     def slices(self) -> pl.DataFrame:
         """Frame of track ("pcpu", "vcpu"), vm, index, begin_ns, end_ns, state, name.
 
-        `state` of a pCPU is guest, host, poll or idle; of a vCPU guest, exit, poll, blocked or
-        runqueue, of which the last three lie within an exit.
+        `state` of a pCPU is guest, host, poll, task (another thread) or idle; of a vCPU guest,
+        exit, poll, blocked or runqueue, of which the last three lie within an exit.
         """
         import polars as pl
 

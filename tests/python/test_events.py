@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -142,6 +143,25 @@ def test_a_vcpu_that_ended_does_nothing(wake_back: sv.Scenario) -> None:
     result = wake_back.from_dict({"host": {"pcpus": 2}, "vm": [alone]}).run(events=True)
     slices = events(result).slices.filter(track="vcpu", index=1)
     assert max(slices["end_ns"]) < result.sim_time_ns / 10
+
+
+def test_other_threads_have_slices_of_their_own() -> None:
+    kinds = ["sched_switch"]
+    switches = [(0, 7), (7, 0)]
+    fields = np.zeros((2, 8), dtype=np.uint64)
+    for row, (previous, following) in enumerate(switches):
+        fields[row, [0, 2, 3]] = previous, ord("S"), following
+    columns = {
+        "time_ns": np.array([10, 30], dtype=np.uint64),
+        "kind": np.zeros(2, dtype=np.uint8),
+        "cpu": np.zeros(2, dtype=np.int32),
+        "tid": np.zeros(2, dtype=np.int32),
+        "fields": fields,
+        "kinds": kinds,
+        "threads": [(7, "backup")],
+    }
+    (one,) = timeline(columns, {}).pcpus
+    assert (one.begin_ns, one.end_ns, one.state, one.name) == (10, 30, "task", "backup")
 
 
 def test_exit_names() -> None:

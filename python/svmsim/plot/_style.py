@@ -33,6 +33,7 @@ STATE_COLOURS = {
     "host": "#E69F00",
     "exit": "#E69F00",
     "poll": "#D55E00",
+    "task": "#009E73",
     "idle": "#e4e4e4",
     "blocked": "#bbbbbb",
     "runqueue": "#CC79A7",

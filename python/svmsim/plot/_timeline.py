@@ -21,6 +21,7 @@ _NAMES = {
     "host": "host",
     "exit": "exit handling",
     "poll": "halt polling",
+    "task": "another thread",
     "idle": "idle",
     "blocked": "blocked",
     "runqueue": "runnable, waits",
