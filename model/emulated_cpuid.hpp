@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "model/config/pv.hpp"
+
 namespace svmsim::model {
 
 /// What KVM's CPUID handler returns to the guest.
@@ -16,7 +18,7 @@ struct EmulatedCpuid {
 /// The CPUID of a guest with x2APIC and KVM's signature leaf. Only leaves that a modelled guest can depend on
 /// have values; all others read zero and count as not found.
 [[nodiscard]] constexpr EmulatedCpuid emulated_cpuid(std::uint32_t leaf, std::uint32_t subleaf,
-                                                     std::uint32_t apic_id) noexcept {
+                                                     std::uint32_t apic_id, const PvConfig& pv) noexcept {
   switch (leaf) {
     case 0x0:  // largest leaf, "AuthenticAMD"
       return {0x0d, 0x68747541, 0x444d4163, 0x69746e65, true};
@@ -27,7 +29,7 @@ struct EmulatedCpuid {
     case 0x40000000:  // "KVMKVMKVM"
       return {0x40000001, 0x4b4d564b, 0x564b4d56, 0x4d, true};
     case 0x40000001:
-      return {0, 0, 0, 0, true};
+      return {pv.features, 0, 0, pv.hints_realtime ? 1U : 0U, true};
     default:
       return {};
   }

@@ -1,5 +1,7 @@
 #include "model/host_scheduler.hpp"
 
+#include <algorithm>
+
 #include "model/physical_cpu.hpp"
 
 namespace svmsim::model {
@@ -46,6 +48,17 @@ HostThread* HostScheduler::pick(unsigned cpu) {
 
 void HostScheduler::requeue(HostThread& thread) {
   queues_[thread.cpu_index].waiting.push_back(&thread);
+}
+
+// The target goes to the head of its queue, and who yields leaves its pCPU where the target waits there.
+bool HostScheduler::yield_to(HostThread& yielder, HostThread& target, PhysicalCpu&) {
+  RunQueue& queue = queues_[target.cpu_index];
+  const auto found = std::find(queue.waiting.begin(), queue.waiting.end(), &target);
+  if (found == queue.waiting.end()) return false;
+  queue.waiting.erase(found);
+  queue.waiting.push_front(&target);
+  queues_[yielder.cpu_index].need_resched = true;
+  return true;
 }
 
 void HostScheduler::tick(unsigned cpu) {

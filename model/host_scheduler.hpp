@@ -24,6 +24,7 @@ class HostScheduler : public sc_core::sc_module, public HostSchedulerInterface {
   [[nodiscard]] HostThread* pick(unsigned cpu) override;
   void requeue(HostThread& thread) override;
   void tick(unsigned cpu) override;
+  [[nodiscard]] bool yield_to(HostThread& yielder, HostThread& target, PhysicalCpu& cpu) override;
   [[nodiscard]] const bool& need_resched(unsigned cpu) const override { return queues_[cpu].need_resched; }
   [[nodiscard]] bool single_task_running(unsigned cpu) const override { return queues_[cpu].waiting.empty(); }
 

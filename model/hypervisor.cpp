@@ -75,6 +75,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     check_and_inject_events(vcpu, cpu);
     cpu.synchronise();
     update_cr8_intercept(vcpu);
+    if (vcpu.pv.eoi_enabled()) sync_pv_eoi_to_guest(vcpu);
   }
   cpu.synchronise();
   vcpu.mode = VcpuMode::in_guest;
@@ -83,6 +84,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.mode = VcpuMode::outside_guest;
     vcpu.force_immediate_exit = false;
     cancel_injection(vcpu);
+    if (vcpu.pv.eoi_pending) sync_pv_eoi_from_guest(vcpu, cpu);
     return;
   }
   if (vcpu.force_immediate_exit) vcpu.requests |= request::event;
@@ -112,6 +114,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   // Host interrupts are on from here: what ended guest mode is serviced before the exit is handled.
   cpu.take_interrupts();
   if (kernel_ == KernelGeneration::v6_1) trace_exit(vcpu, cpu);
+  if (vcpu.pv.eoi_pending) sync_pv_eoi_from_guest(vcpu, cpu);
   if (fastpath == Fastpath::none) {
     handle_exit(vcpu, cpu);
     loop_cycles = cost_.t_loop;
@@ -328,6 +331,7 @@ void Hypervisor::resume_suspended(Vcpu& vcpu) {
 
 // A compute action stands for many instructions: an interrupt may come at any of its cycles.
 svm::Step Hypervisor::execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action) {
+  if ((action.flags & svm::action_flags::spin) != 0) return execute_spin(vcpu, cpu, action);
   if (vcpu.compute_left == 0) vcpu.compute_left = action.cycles;
   if (vcpu.guest.interrupt_shadow() && vcpu.compute_left > 1) {
     // Its first instruction ends the shadow of an STI before it; what waits for that comes then, not after
@@ -340,7 +344,12 @@ svm::Step Hypervisor::execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::G
   vcpu.compute_left = cpu.guest_work(vcpu.compute_left);
   if (vcpu.compute_left != 0) return {};
   const svm::Step step = vcpu.guest.execute(action, vcpu.environment);
-  if (step.kind == StepKind::retired) vcpu.source->retire(cpu.local(), 0);
+  if (step.kind != StepKind::retired) return step;
+  if (action.flags == 0) {
+    vcpu.source->retire(cpu.local(), 0);
+  } else {
+    retire_shared(vcpu, cpu);
+  }
   return step;
 }
 

@@ -65,6 +65,9 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
                                          bool keeps_rip = false);
   static void resume_suspended(Vcpu& vcpu);
   [[nodiscard]] bool makes_progress(Vcpu& vcpu, PhysicalCpu& cpu);
+  // hypervisor_memory.cpp: guest code that touches memory which several vCPUs use.
+  svm::Step execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
+  void retire_shared(Vcpu& vcpu, PhysicalCpu& cpu);
   svm::Step execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   void trace_entry(Vcpu& vcpu, PhysicalCpu& cpu);
   void trace_exit(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -162,6 +165,16 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   bool accept_irq(Vcpu& target, PhysicalCpu& cpu, const Vcpu* sender, const apic::IcrCommand& message);
   bool deliver_interrupt(Vcpu& target, PhysicalCpu& cpu, const apic::IcrCommand& message);
   void kick(Vcpu& target, PhysicalCpu& cpu);
+
+  // hypervisor_pv.cpp: paravirtual features.
+  [[nodiscard]] static bool guest_pv_has(const Vcpu& vcpu, std::uint32_t feature);
+  [[nodiscard]] std::uint64_t pv_send_ipi(Vcpu& vcpu, PhysicalCpu& cpu,
+                                          const std::array<std::uint64_t, 4>& argument);
+  void pv_kick_cpu_op(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t apic_id);
+  void sched_yield(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t apic_id);
+  [[nodiscard]] static bool pv_msr(Vcpu& vcpu, std::uint32_t msr, bool write, std::uint64_t& value);
+  static void sync_pv_eoi_to_guest(Vcpu& vcpu);
+  void sync_pv_eoi_from_guest(Vcpu& vcpu, PhysicalCpu& cpu);
 
   // hypervisor_halt.cpp: HLT, polling, blocking.
   bool emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu);

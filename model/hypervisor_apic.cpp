@@ -33,6 +33,7 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
       if (msr != apic::msr_x2apic_self_ipi) trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       break;
     case apic::WriteEffect::eoi:
+      vcpu.pv.highest_isr_cache = -1;
       cpu.charge(cost_.h_eoi);
       trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       trace(cpu, vcpu, EventKind::kvm_eoi, vcpu.index, write.eoi.vector);

@@ -9,6 +9,7 @@
 #include "svm/intercept.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmcb_bits.hpp"
+#include "workloads/guest/pv_memory.hpp"
 
 namespace svmsim::model {
 
@@ -25,8 +26,6 @@ constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_pat = 0x277;
 constexpr std::uint32_t msr_tsc_deadline = 0x6e0;
 constexpr std::uint32_t msr_efer = 0xc0000080;
-constexpr std::uint64_t enosys = 1000;
-constexpr std::uint32_t hypercall_vapic_poll_irq = 1;
 
 // Ports that KVM's interrupt controllers and timer answer in the kernel (arch/x86/kvm/i8259.c, i8254.c).
 bool in_kernel_port(std::uint32_t port) {
@@ -200,6 +199,12 @@ void Hypervisor::handle_msr(Vcpu& vcpu, PhysicalCpu& cpu) {
         result = vcpu.vmcb.save.efer & ~svm::efer::svme;
         if (write) fault = !set_efer(vcpu, value);
         break;
+      case workloads::kvm_msr::steal_time:
+      case workloads::kvm_msr::pv_eoi_en:
+      case workloads::kvm_msr::poll_control:
+        result = value;
+        fault = pv_msr(vcpu, msr, write, result);
+        break;
       default:
         break;  // KVM keeps many MSRs as plain storage; their values reach no result here
     }
@@ -245,21 +250,10 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_cpuid);
   const svm::GuestAction& action = *vcpu.source->current();
   const auto subleaf = static_cast<std::uint32_t>(action.operand[0]);
-  const EmulatedCpuid result = emulated_cpuid(action.number, subleaf, vcpu.index);
+  const EmulatedCpuid result = emulated_cpuid(action.number, subleaf, vcpu.index, vcpu.vm.pv);
   trace(cpu, vcpu, EventKind::kvm_cpuid, action.number, subleaf, result.eax, result.ebx, result.ecx,
         result.edx, result.found);
   skip_instruction(vcpu, cpu, result.eax);
-}
-
-// kvm_emulate_hypercall: of the numbers only KVM_HC_VAPIC_POLL_IRQ, which does nothing, is modelled yet;
-// every other one is unknown (-KVM_ENOSYS).
-void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
-  cpu.charge(cost_.h_vmmcall);
-  const svm::GuestAction& action = *vcpu.source->current();
-  trace(cpu, vcpu, EventKind::kvm_hypercall, action.number, action.operand[0], action.operand[1],
-        action.operand[2], action.operand[3]);
-  ++vcpu.stats.hypercalls;
-  skip_instruction(vcpu, cpu, action.number == hypercall_vapic_poll_irq ? 0 : 0 - enosys);
 }
 
 void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {

@@ -69,7 +69,7 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
                           kvm_.halt_poll_ns_shrink};
   // Without a halt there is no polling: a vCPU that waits for SIPI blocks at once (kvm_vcpu_block).
   if (vcpu.mp_state == MpState::halted)
-    vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters);
+    vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters, vcpu.pv.may_poll());
   vcpu.halt.poll_end_cycles = cpu.local();
   if (vcpu.halt.plan.poll && poll(vcpu, cpu)) {
     finish_halt(vcpu, cpu, false);
@@ -139,7 +139,7 @@ void Hypervisor::finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited) {
   if (vcpu.mp_state != MpState::halted) return leave_block(vcpu, cpu);
   const Halt& halt = vcpu.halt;
   const HaltPollResult result{to_ns(halt.poll_end_cycles), to_ns(cpu.local()), waited};
-  const HaltPollOutcome outcome = vcpu.poller.finish(halt.plan, result, halt.parameters);
+  const HaltPollOutcome outcome = vcpu.poller.finish(halt.plan, result, halt.parameters, vcpu.pv.may_poll());
   VcpuStats& stats = vcpu.stats;
   if (outcome.attempted) {
     ++stats.halt_attempted_poll;

@@ -60,6 +60,7 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
     cpu.charge(cost_.h_inject);
     cpu.synchronise();
     vcpu.interrupt = {true, apic.acknowledge(), false};
+    vcpu.pv.highest_isr_cache = apic.highest_isr();
     vcpu.injected_ipi_sent_cycles = std::exchange(vcpu.ipi_sent_cycles[vcpu.interrupt.vector], 0);
     svm_inject_irq(vcpu, cpu, false);
     cpu.synchronise();

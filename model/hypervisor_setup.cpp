@@ -140,6 +140,7 @@ void Hypervisor::start_program(Vcpu& vcpu) {
 }
 
 void Hypervisor::create_vcpu(Vcpu& vcpu) {
+  vcpu.source->attach(vcpu.pv.memory);
   init_vmcb(vcpu);
   start_program(vcpu);
   create_timer(vcpu);

@@ -65,6 +65,9 @@ class HostSchedulerInterface : public virtual sc_core::sc_interface {
   virtual void tick(unsigned cpu) = 0;
   /// TIF_NEED_RESCHED of the pCPU; the reference stays valid, so that a CPU asks for it once.
   [[nodiscard]] virtual const bool& need_resched(unsigned cpu) const = 0;
+  /// yield_to(): `target`, which waits for its pCPU, runs before the others there. False when it does not
+  /// wait. The caller has synchronised.
+  [[nodiscard]] virtual bool yield_to(HostThread& yielder, HostThread& target, PhysicalCpu& cpu) = 0;
   /// Whether the running thread is the only runnable one of the pCPU (KVM stops halt polling otherwise).
   [[nodiscard]] virtual bool single_task_running(unsigned cpu) const = 0;
 };

@@ -74,6 +74,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     auto vm = std::make_unique<Vm>();
     vm->name = config.name;
     vm->index = static_cast<unsigned>(v);
+    vm->pv = visible_pv(scenario.kvm, config);
     std::vector<std::uint32_t> ids(config.vcpus);
     std::iota(ids.begin(), ids.end(), 0U);
     vm->apics = apic::DestinationMap(std::move(ids));

@@ -304,6 +304,19 @@ void PhysicalCpu::poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& ev
   after_wait();
 }
 
+void PhysicalCpu::spin_wait(std::uint64_t stop_cycles, sc_core::sc_event& event) {
+  const std::uint64_t stop = std::min({stop_cycles, next_own(), settings_.end_cycles});
+  if (!inbox_.empty()) arrival_event_.notify(delay_until(moment(inbox_.front().time, rank_)));
+  if (stop == never_cycles) {
+    sc_core::wait(event | arrival_event_);
+  } else if (moment(stop, rank_) > kernel_now()) {
+    sc_core::wait(delay_until(moment(stop, rank_)), event | arrival_event_);
+  }
+  local_ = std::max(local_, std::min(stop, cycles_of(kernel_now())));
+  after_wait();
+  interrupt_pending_ = next_own() <= local_;
+}
+
 std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> PhysicalCpu::spent(
     std::uint64_t until) const {
   auto result = spent_;

@@ -96,6 +96,10 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Guest mode: waits, halted, until an interrupt or the end of the run.
   void guest_halt();
 
+  /// Guest mode, in a loop that looks at memory: waits until `stop_cycles`, `event`, a physical interrupt or
+  /// the end of the run, and moves the local clock there.
+  void spin_wait(std::uint64_t stop_cycles, sc_core::sc_event& event);
+
   /// Host, interrupts enabled: handles what is pending at the local clock (tick, IPIs) and charges for it.
   /// Returns whether anything was handled.
   bool take_interrupts();

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "model/config/loader.hpp"
+#include "model/guest_vms.hpp"
 #include "model/machine.hpp"
 #include "model/replay.hpp"
 #include "model/sim_context.hpp"
@@ -23,6 +24,8 @@ void check_vcpus(const Scenario& scenario) {
   for (const VmConfig& vm : scenario.vms) {
     if (vm.workload.kind.empty()) continue;
     const unsigned needed = workloads::program_info(vm.workload.kind).vcpus;
+    for (Problem& problem : check_apic_driver(vm))
+      problems.push_back(std::move(problem));
     if (vm.vcpus < needed) {
       problems.push_back({"", 0, "vm." + vm.name + ".vcpus",
                           fmt::format("{} needs {} vCPUs, not {}", vm.workload.kind, needed, vm.vcpus),
@@ -62,7 +65,7 @@ std::string early_end(const Machine& machine, bool has_duration) {
   }
   if (has_duration) return {};
   for (const auto& vcpu : machine.vcpus()) {
-    if (vcpu->state == HostThread::State::ended) continue;
+    if (vcpu->state == HostThread::State::ended || vcpu->source->serves()) continue;
     if (vcpu->mp_state == MpState::uninitialized || vcpu->mp_state == MpState::init_received)
       return fmt::format("vCPU {} of {} waits for a SIPI that nobody sends", vcpu->index, vcpu->vm.name);
     return fmt::format("vCPU {} of {} is halted at rip {:#x} and nothing that could wake it is pending",
@@ -143,8 +146,10 @@ std::vector<std::pair<std::int32_t, std::string>> Simulation::threads() const {
 
 RunResult Simulation::run() {
   TraceSources traces;
+  GuestVms guests;
   const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
     if (!vm.trace.empty()) return traces.make(scenario_, vm_index, vcpu);
+    if (workloads::is_guest_workload(vm.workload.kind)) return guests.make(scenario_, vm_index, vcpu);
     return workloads::make_program(vm.workload, vcpu, vm.vcpus);
   };
   const SimContext context;

@@ -79,7 +79,7 @@ void Vcpu::Environment::write_port(std::uint16_t, unsigned, std::uint64_t) {
 }
 
 std::array<std::uint32_t, 4> Vcpu::Environment::cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
-  const EmulatedCpuid result = emulated_cpuid(leaf, subleaf, vcpu_.index);
+  const EmulatedCpuid result = emulated_cpuid(leaf, subleaf, vcpu_.index, vcpu_.vm.pv);
   return {result.eax, result.ebx, result.ecx, result.edx};
 }
 

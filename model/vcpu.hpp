@@ -15,6 +15,7 @@
 #include "model/stats/latency_stats.hpp"
 #include "model/stats/vcpu_stats.hpp"
 #include "svm/guest_cpu.hpp"
+#include "workloads/guest/pv_memory.hpp"
 #include "workloads/workload_source.hpp"
 
 namespace svmsim::model {
@@ -79,6 +80,19 @@ struct StartupState {
   std::uint8_t sipi_vector = 0;
 
   [[nodiscard]] bool pending() const noexcept { return init || sipi; }
+};
+
+/// kvm_vcpu_arch: what belongs to paravirtual features, and the guest memory that they use.
+struct PvState {
+  std::uint64_t eoi_msr = 0;
+  std::uint64_t steal_msr = 0;
+  std::uint64_t poll_control = 1;
+  bool eoi_pending = false;    ///< KVM_APIC_PV_EOI_PENDING: the guest may have left out an EOI
+  int highest_isr_cache = -1;  ///< kvm_lapic::highest_isr_cache
+  workloads::PvMemory memory;
+
+  [[nodiscard]] bool eoi_enabled() const noexcept { return (eoi_msr & workloads::kvm_msr::enabled) != 0; }
+  [[nodiscard]] bool may_poll() const noexcept { return (poll_control & 1U) != 0; }
 };
 
 /// Where the vCPU thread continues when the host runs it again.
@@ -175,10 +189,13 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   StartupState startup;
   LapicTimer timer;
   bool pv_unhalted = false;  ///< KVM_HC_KICK_CPU: the next halt ends at once
+  PvState pv;
   HaltPoller poller;
   Halt halt;
   bool polling = false;
-  sc_core::sc_event poll_event;  ///< notified when a condition that polling looks at has changed
+  bool spinning = false;           ///< waits in guest mode for a store of another vCPU
+  sc_core::sc_event memory_event;  ///< notified when such a store becomes visible here
+  sc_core::sc_event poll_event;    ///< notified when a condition that polling looks at has changed
 
   // Statistics.
   VcpuStats stats;

@@ -6,6 +6,7 @@
 
 #include "apic/arbitration.hpp"
 #include "apic/destination.hpp"
+#include "model/config/pv.hpp"
 #include "svm/permission_map.hpp"
 
 namespace svmsim::model {
@@ -20,6 +21,7 @@ struct Vm {
   svm::IoPermissionMap iopm;
   apic::DestinationMap apics{{}};  ///< index = vCPU index
   apic::Arbiter arbiter{0};
+  PvConfig pv;  ///< what the guest's CPUID shows
   std::vector<Vcpu*> vcpus;
 };
 

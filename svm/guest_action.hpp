@@ -94,6 +94,10 @@ inline constexpr std::uint8_t far_jump = 1U << 2;        ///< task_switch by JMP
 inline constexpr std::uint8_t has_error_code = 1U << 3;  ///< task_switch by an exception with an error code
 inline constexpr std::uint8_t illegal_form = 1U
                                              << 4;  ///< INVLPGB with reserved bits or an illegal combination
+// Of compute: code that touches memory which other vCPUs use. Only a model with several vCPUs looks at them.
+inline constexpr std::uint8_t shared = 1U << 5;  ///< at its end
+inline constexpr std::uint8_t spin = 1U << 6;    ///< turns of `cycles` until somebody has written
+inline constexpr std::uint8_t pauses = 1U << 7;  ///< a spin with a PAUSE in each turn
 }  // namespace action_flags
 
 /// One architectural action of a guest, with what an exit needs to carry real rIP, nRIP and EXITINFO.

@@ -90,6 +90,17 @@ class GuestCpu {
   /// Whether the guest that runs has AVIC.
   [[nodiscard]] bool avic_enabled() const noexcept { return avic_environment_ != nullptr; }
 
+  /// Of PAUSEs at `first`, `first` + `gap`, ... (host TSC) with nothing in between: how many complete before
+  /// one exits, PauseFilter::never; and as if `number` of them had completed.
+  [[nodiscard]] std::uint64_t pauses_before_exit(std::uint64_t first, std::uint64_t gap) const noexcept {
+    if (!intercepts(Intercept::pause)) return PauseFilter::never;
+    return pause_filter_.completing(first, gap, knobs_.pause_gap_at_threshold_reloads);
+  }
+  void complete_pauses(std::uint64_t number, std::uint64_t first, std::uint64_t gap) noexcept {
+    if (!intercepts(Intercept::pause)) return;
+    pause_filter_.complete(number, first, gap, knobs_.pause_gap_at_threshold_reloads);
+  }
+
   /// Whether a virtual interrupt or NMI could be taken now or after a shadow. Physical events are known to
   /// the driver, who calls boundary() when this or PhysicalEvents::any() is true.
   [[nodiscard]] bool event_possible() const noexcept {

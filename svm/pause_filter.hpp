@@ -26,7 +26,7 @@ class PauseFilter {
     if (threshold_ != 0) {
       const std::uint64_t gap = tsc - last_;
       // The first PAUSE after VMRUN has no predecessor: an infinite gap.
-      const bool new_burst = !seen_ || gap > threshold_ || (equal_gap_reloads && gap == threshold_);
+      const bool new_burst = !seen_ || reloads(gap, equal_gap_reloads);
       seen_ = true;
       last_ = tsc;
       if (new_burst) {
@@ -37,7 +37,40 @@ class PauseFilter {
     return --remaining_ < 0;
   }
 
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+
+  /// Of PAUSEs at `first`, `first` + `gap`, ...: how many complete before one exits; never.
+  [[nodiscard]] std::uint64_t completing(std::uint64_t first, std::uint64_t gap,
+                                         bool equal_gap_reloads) const noexcept {
+    if (count_ == 0) return 0;
+    const auto left = static_cast<std::uint64_t>(remaining_ < 0 ? 0 : remaining_);
+    if (threshold_ == 0) return left;
+    const bool each_reloads = reloads(gap, equal_gap_reloads);
+    if (!seen_ || reloads(first - last_, equal_gap_reloads)) {
+      return each_reloads ? never : std::uint64_t{count_} + 1;
+    }
+    return left == 0 || !each_reloads ? left : never;
+  }
+
+  /// As if `number` of them had completed; it is no more than completing() says.
+  void complete(std::uint64_t number, std::uint64_t first, std::uint64_t gap,
+                bool equal_gap_reloads) noexcept {
+    if (number == 0 || count_ == 0) return;
+    static_cast<void>(exits(first, equal_gap_reloads));
+    if (number == 1) return;
+    if (threshold_ != 0) last_ = first + (number - 1) * gap;
+    if (threshold_ != 0 && reloads(gap, equal_gap_reloads)) {
+      remaining_ = count_;
+    } else {
+      remaining_ -= static_cast<std::int32_t>(number - 1);
+    }
+  }
+
  private:
+  [[nodiscard]] bool reloads(std::uint64_t gap, bool equal_gap_reloads) const noexcept {
+    return gap > threshold_ || (equal_gap_reloads && gap == threshold_);
+  }
+
   std::uint64_t last_ = 0;
   std::int32_t remaining_ = 0;
   std::uint16_t count_ = 0;

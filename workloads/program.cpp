@@ -1,5 +1,6 @@
 #include "workloads/program.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "svm/embedded_file.hpp"
+#include "workloads/guest/guest_platform.hpp"
 #include "workloads/idle_source.hpp"
 #include "workloads/program_loader.hpp"
 
@@ -53,6 +55,8 @@ std::shared_ptr<const Program> find_program(const std::string& kind) {
     return std::make_shared<const Program>(load_program(kind));
   }
   std::vector<std::string> names;
+  for (const ProgramInfo& info : guest_workloads())
+    names.push_back(info.name);
   for (const Program& program : builtins()) {
     // The built-ins live as long as the process, so the pointer owns nothing.
     if (program.info.name == kind) return {std::shared_ptr<const Program>{}, &program};
@@ -60,6 +64,14 @@ std::shared_ptr<const Program> find_program(const std::string& kind) {
   }
   throw UserError(Problem{"", 0, "kind", fmt::format("\"{}\" is not a built-in program", kind),
                           nearest_name(kind, names)});
+}
+
+/// The description of a program file, or of a modelled guest.
+ProgramInfo info_of(const std::string& kind) {
+  for (const ProgramInfo& info : guest_workloads()) {
+    if (info.name == kind) return info;
+  }
+  return find_program(kind)->info;
 }
 
 std::string_view type_name(const ParameterValue& value) {
@@ -90,6 +102,11 @@ std::variant<ParameterValue, std::string> converted(const ProgramParameter& para
       return fmt::format("is {}, but must be from {} to {}", *integer, parameter.minimum, parameter.maximum);
     }
   }
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !parameter.choices.empty()) {
+    if (std::find(parameter.choices.begin(), parameter.choices.end(), *text) == parameter.choices.end()) {
+      return fmt::format("is \"{}\", but must be one of {}", *text, fmt::join(parameter.choices, ", "));
+    }
+  }
   return value;
 }
 
@@ -112,7 +129,9 @@ std::vector<Problem> check_overrides(const ProgramInfo& info, const WorkloadSpec
     }
     auto result = converted(*found, value);
     if (auto* message = std::get_if<std::string>(&result)) {
-      problems.push_back({"", 0, path, std::move(*message), ""});
+      const auto* text = std::get_if<std::string>(&value);
+      problems.push_back({"", 0, path, std::move(*message),
+                          text != nullptr ? nearest_name(*text, found->choices) : std::string()});
     }
   }
   return problems;
@@ -139,18 +158,21 @@ const std::vector<ProgramInfo>& builtin_programs() {
     std::vector<ProgramInfo> result;
     for (const Program& program : builtins())
       result.push_back(program.info);
+    result.insert(result.end(), guest_workloads().begin(), guest_workloads().end());
+    std::sort(result.begin(), result.end(),
+              [](const ProgramInfo& a, const ProgramInfo& b) { return a.name < b.name; });
     return result;
   }();
   return infos;
 }
 
 ProgramInfo program_info(const std::string& kind) {
-  return find_program(kind)->info;
+  return info_of(kind);
 }
 
 std::vector<Problem> check_spec(const WorkloadSpec& spec, const std::string& path_prefix) {
   try {
-    return check_overrides(find_program(spec.kind)->info, spec, path_prefix);
+    return check_overrides(info_of(spec.kind), spec, path_prefix);
   } catch (const UserError& error) {
     std::vector<Problem> problems = error.problems();
     for (Problem& problem : problems) {
@@ -162,15 +184,18 @@ std::vector<Problem> check_spec(const WorkloadSpec& spec, const std::string& pat
 }
 
 std::map<std::string, ParameterValue> resolved_parameters(const WorkloadSpec& spec) {
-  const auto program = find_program(spec.kind);
-  const std::vector<ParameterValue> values = resolve(program->info, spec);
+  const ProgramInfo info = info_of(spec.kind);
+  const std::vector<ParameterValue> values = resolve(info, spec);
   std::map<std::string, ParameterValue> result;
   for (std::size_t i = 0; i < values.size(); ++i)
-    result.emplace(program->info.parameters[i].name, values[i]);
+    result.emplace(info.parameters[i].name, values[i]);
   return result;
 }
 
 std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu, unsigned vcpus) {
+  if (is_guest_workload(spec.kind)) {
+    throw InternalError("the vCPUs of " + spec.kind + " share memory: make_guest_vm() makes them");
+  }
   const auto program = find_program(spec.kind);
   if (vcpu >= vcpus) throw InternalError(fmt::format("vCPU {} of {} does not exist", vcpu, vcpus));
   if (vcpus < program->info.vcpus) {

@@ -28,9 +28,11 @@ struct ProgramNumber {
 struct ActionForm {
   std::string_view name;
   svm::ActionKind kind = svm::ActionKind::compute;
-  std::uint8_t length = 0;                ///< instruction bytes where the file gives none
-  bool halt_until = false;                ///< the one form that is not an action but a small loop
-  std::uint8_t keys = 0;                  ///< which of the keys below it knows
+  std::uint8_t length = 0;  ///< instruction bytes where the file gives none
+  bool halt_until = false;  ///< the one form that is not an action but a small loop
+  std::uint8_t keys = 0;    ///< which of the keys below it knows
+  bool skips_eoi =
+      false;  ///< tests and clears the PV EOI word; when KVM has set it, leaves out the next action
   const svm::ActionInfo* info = nullptr;  ///< keys are the operands of this row of the table of actions
 };
 

@@ -103,6 +103,7 @@ class Flattener {
       static_cast<void>(svm::set_operand(step.action, *operand, value(number_of)));  // the reader checked it
     step.repeat = value(action.repeat);
     if (step.repeat > 1) step.effects |= step_effect::repeat;
+    if (action.form->skips_eoi) step.effects |= step_effect::pv_eoi;
     if (action.start_watch >= 0) {
       step.effects |= step_effect::start_watch;
       step.watch = static_cast<std::uint8_t>(action.start_watch);
@@ -169,7 +170,7 @@ class Flattener {
 };
 
 constexpr ActionForm form(std::string_view name, ActionKind kind, std::uint8_t length, unsigned keys = 0) {
-  return {name, kind, length, false, static_cast<std::uint8_t>(keys), nullptr};
+  return {name, kind, length, false, static_cast<std::uint8_t>(keys), false, nullptr};
 }
 
 bool has_kind(const std::vector<ActionForm>& forms, ActionKind kind) {
@@ -223,13 +224,14 @@ const std::vector<ActionForm>& action_forms() {
       form("memory_write", ActionKind::memory_write, 3, key::memory | key::value),
       form("mov_from_cr8", ActionKind::mov_from_cr8, 4),
       form("mov_to_cr8", ActionKind::mov_to_cr8, 4, key::value),
-      {"halt_until", ActionKind::hlt, 0, true, key::wait, nullptr},
+      {"halt_until", ActionKind::hlt, 0, true, key::wait, false, nullptr},
+      {"pv_eoi_test", ActionKind::memory_write, 8, false, key::memory, true, nullptr},
   };
   static const std::vector<ActionForm> all = [] {
     std::vector<ActionForm> result = forms;
     for (const svm::ActionInfo& info : svm::action_table()) {
       if (!repeatable(info.kind) || has_kind(forms, info.kind)) continue;
-      result.push_back({info.name, info.kind, info.length, false, 0, &info});
+      result.push_back({info.name, info.kind, info.length, false, 0, false, &info});
     }
     return result;
   }();

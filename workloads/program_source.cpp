@@ -54,6 +54,7 @@ void ProgramSource::retire_rare(const ProgramStep& step, std::uint64_t result) {
     repeated_ = 0;
   }
   ++next_;
+  if ((effects & effect::pv_eoi) != 0 && pv_ != nullptr && std::exchange(pv_->eoi, false)) ++next_;
   if ((effects & effect::start_watch) != 0) watches_[step.watch].started = result;
   if ((effects & effect::stop_watch) != 0) {
     Stopwatch& watch = watches_[step.watch];

@@ -24,6 +24,7 @@ constexpr std::uint32_t end_iteration = 32;
 constexpr std::uint32_t begin_batch = 64;
 constexpr std::uint32_t end_batch = 128;
 constexpr std::uint32_t handler_return = 256;
+constexpr std::uint32_t pv_eoi = 512;  ///< leaves out the next step when KVM has set the PV EOI word
 }  // namespace step_effect
 
 struct ProgramStep {
@@ -78,6 +79,7 @@ class ProgramSource final : public WorkloadSource {
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override;
   void restart() override;
   [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override;
+  void attach(PvMemory& memory) override { pv_ = &memory; }
   [[nodiscard]] Metrics metrics() const override;
   [[nodiscard]] std::string failure() const override;
 
@@ -113,6 +115,7 @@ class ProgramSource final : public WorkloadSource {
   std::vector<std::uint64_t> checked_;  // handler runs at the last iteration's end, per check
   std::array<std::uint64_t, 256> handler_runs_{};
   std::vector<Frame> frames_;
+  PvMemory* pv_ = nullptr;
   Failure failure_ = Failure::none;
   std::uint8_t failed_vector_ = 0;
   std::uint64_t failed_runs_ = 0;

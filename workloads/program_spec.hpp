@@ -21,8 +21,9 @@ struct ProgramParameter {
   ParameterValue default_value;  ///< its alternative is the parameter's type
   std::int64_t minimum = 0;      ///< of an integer
   std::int64_t maximum = INT64_MAX;
-  std::string unit;  ///< "" for a plain count
-  std::string doc;   ///< one sentence
+  std::vector<std::string> choices;  ///< of a string: the allowed ones; empty = any
+  std::string unit;                  ///< "" for a plain count
+  std::string doc;                   ///< one sentence
 };
 
 /// A built-in or user program, as its data file describes it.
@@ -57,7 +58,8 @@ struct WorkloadSpec {
 /// The parameters of a spec, defaults filled in.
 [[nodiscard]] std::map<std::string, ParameterValue> resolved_parameters(const WorkloadSpec& spec);
 
-/// The source of vCPU `vcpu` of `vcpus`. Throws UserError when the spec is invalid.
+/// The source of vCPU `vcpu` of `vcpus`, of a program file; modelled guests come from make_guest_vm().
+/// Throws UserError when the spec is invalid.
 [[nodiscard]] std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu,
                                                            unsigned vcpus);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "svm/guest_action.hpp"
+#include "workloads/guest/pv_memory.hpp"
 
 namespace svmsim::workloads {
 
@@ -57,6 +58,28 @@ class WorkloadSource {
 
   /// rIP of the vector's handler (the guest's IDT).
   [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) const = 0;
+
+  // Memory that several vCPUs share. An action of kind compute with flags action_flags::shared or spin is
+  // guest code that reads or writes it; every other vCPU has acted up to the time that these members get.
+
+  /// Instead of retire(), for such an action. Returns the vCPUs of the VM whose spins its stores may end;
+  /// valid until the next call.
+  virtual const std::vector<unsigned>& retire_shared(std::uint64_t tsc) {
+    static const std::vector<unsigned> none;
+    retire(tsc, 0);
+    return none;
+  }
+  /// The current action is a spin: the time from which a look ends it, or never_ready while nobody has
+  /// written what it waits for. Each turn takes the action's cycles, with PAUSE if it has
+  /// action_flags::pauses.
+  [[nodiscard]] virtual std::uint64_t spin_ready() const { return 0; }
+  static constexpr std::uint64_t never_ready = ~std::uint64_t{0};
+
+  /// The words that KVM and this vCPU's kernel share.
+  virtual void attach(PvMemory& memory) { (void)memory; }
+
+  /// Whether this vCPU only serves others: a run in which nobody else has anything left to do has ended.
+  [[nodiscard]] virtual bool serves() const { return false; }
 
   /// An action of this vCPU caused an exit at `tsc`; for sources that compare with a recording.
   virtual void exited(std::uint64_t exit_code, std::uint64_t tsc) {

@@ -25,6 +25,8 @@ struct Costs {
   std::uint32_t h_vcpu_block = 0;  ///< passing through vcpu_block without blocking (6.1)
   std::uint32_t h_cpuid = 0;
   std::uint32_t h_vmmcall = 0;
+  std::uint32_t h_pv_ipi = 0;  ///< KVM_HC_SEND_IPI, on top of h_vmmcall, without the targets
+  std::uint32_t h_pv_eoi = 0;  ///< completing an EOI that the guest left out
   std::uint32_t h_io_kernel =
       0;  ///< the kernel's part of in/out; t_user_exit comes on top without an in-kernel device
   std::uint32_t h_npf = 0;
@@ -38,6 +40,12 @@ struct Costs {
   std::uint32_t t_insn = 0;        ///< any other instruction that completes in guest mode
   std::uint32_t t_halt_abort = 0;  ///< un-intercepted HLT with an event pending: enter and leave the halt
   std::uint32_t t_halt_wake = 0;   ///< wake of a CPU halted in guest mode
+  std::uint32_t t_line = 0;        ///< a store by one CPU becomes visible to another
+  // Guest kernel code, as modelled guests run it.
+  std::uint32_t g_call = 0;          ///< smp_call_function_*, from its caller to the first APIC access
+  std::uint32_t g_call_target = 0;   ///< the same for each target
+  std::uint32_t g_call_handler = 0;  ///< call-function vector, from its first instruction to the callback
+  std::uint32_t g_spin_turn = 0;     ///< one turn of a loop around PAUSE
   // Host.
   std::uint32_t t_irq_host = 0;   ///< a host interrupt handler (reschedule IPI, device)
   std::uint32_t t_tick = 0;       ///< the host's tick handler

@@ -109,6 +109,7 @@ Json program_json(const workloads::ProgramInfo& info) {
     entry["default"] = program_value(parameter.default_value);
     entry["minimum"] = integer ? Json(parameter.minimum) : Json();
     entry["maximum"] = integer ? Json(parameter.maximum) : Json();
+    entry["choices"] = parameter.choices.empty() ? Json() : Json(parameter.choices);
     entry["doc"] = parameter.doc;
     result["parameters"].push_back(std::move(entry));
   }

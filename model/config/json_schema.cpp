@@ -95,6 +95,7 @@ Json program_schema(const workloads::ProgramInfo& info) {
     property["description"] =
         parameter.unit.empty() ? parameter.doc : parameter.doc + " Unit: " + parameter.unit + ".";
     std::visit([&property](const auto& value) { property["default"] = value; }, parameter.default_value);
+    if (!parameter.choices.empty()) property["enum"] = parameter.choices;
   }
   schema["required"] = {"kind"};
   return schema;

@@ -168,7 +168,6 @@ const std::vector<Binding<HostConfig>>& host_parameters() {
     auto profile =
         text<HostConfig>("host.profile", &HostConfig::profile,
                          "Cost profile: a built-in name, or the path of a TOML file.", "model/profiles");
-    profile.declaration.later = {"skylake"};
     return std::vector<Binding<HostConfig>>{
         std::move(profile),
         number<HostConfig>("host.pcpus", &HostConfig::pcpus, 1, 1024, "", "Physical CPUs of the host.",
@@ -313,19 +312,27 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
                         kernel_uint_max, "ns", "First polling window, and the shortest.", module_parameter,
                         ParameterType::duration),
       shrink_binding(),
+      boolean<KvmConfig>("kvm.avic_hides_pv_send_ipi", &KvmConfig::avic_hides_pv_send_ipi,
+                         "Hide PV_SEND_IPI from a guest that can use AVIC: kvm.avic, no x2APIC.",
+                         "proposal on kvm@vger, 2021-11-08, never merged"),
   };
   return table;
 }
 
 const std::vector<Binding<VmDraft>>& vm_parameters() {
-  static const std::vector<Binding<VmDraft>> table{
-      name_binding(),
-      number<VmDraft>("vm.count", &VmDraft::count, 1, 1024, "",
-                      "How many such VMs; they are named by name and number.", "choice of the user"),
-      number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
-      pin_binding(),
-      apic_binding(),
-  };
+  static const std::vector<Binding<VmDraft>> table = [] {
+    std::vector<Binding<VmDraft>> all{
+        name_binding(),
+        number<VmDraft>("vm.count", &VmDraft::count, 1, 1024, "",
+                        "How many such VMs; they are named by name and number.", "choice of the user"),
+        number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
+        pin_binding(),
+        apic_binding(),
+    };
+    for (auto& binding : pv_parameters())
+      all.push_back(std::move(binding));
+    return all;
+  }();
   return table;
 }
 
@@ -388,12 +395,9 @@ const std::vector<std::string>& later_parameters() {
       "vm.guest_halt_poll_grow_start",
       "vm.guest_halt_poll_shrink",
       "vm.guest_halt_poll_allow_shrink",
-      "vm.pv",
       "vm.disable_exits",
       "vm.halt_poll_ns",
       "vm.pit",
-      "vm.hints_realtime",
-      "vm.no_ipi_broadcast",
       "vm.timer_slack_ns",
       "vm.sched",
       "vm.nice",

@@ -67,6 +67,8 @@ struct VmDraft : VmConfig {
 [[nodiscard]] const std::vector<Binding<CState>>& cstate_parameters();
 [[nodiscard]] const std::vector<Binding<KvmConfig>>& kvm_parameters();
 [[nodiscard]] const std::vector<Binding<VmDraft>>& vm_parameters();
+/// The part of vm_parameters() that says what the guest gets beyond hardware.
+[[nodiscard]] std::vector<Binding<VmDraft>> pv_parameters();
 [[nodiscard]] const std::vector<Binding<VmDraft>>& workload_parameters();
 [[nodiscard]] const std::vector<Binding<RunConfig>>& run_parameters();
 

@@ -7,6 +7,7 @@
 
 #include "apic/avic/knobs.hpp"
 #include "model/config/cost_profile.hpp"
+#include "model/config/pv.hpp"
 #include "svm/features.hpp"
 #include "svm/knobs.hpp"
 #include "workloads/kernel_generation.hpp"
@@ -46,6 +47,7 @@ struct KvmConfig {
   std::uint64_t halt_poll_ns_grow = 2;
   std::uint64_t halt_poll_ns_grow_start = 10000;
   std::uint64_t halt_poll_ns_shrink = 2;
+  bool avic_hides_pv_send_ipi = false;  ///< the founding thread's proposal
 };
 
 struct VmConfig {
@@ -53,9 +55,18 @@ struct VmConfig {
   unsigned vcpus = 1;
   std::vector<unsigned> pin;  ///< pCPU of each vCPU; empty = the scheduler decides
   std::string apic = "x2apic";
+  PvConfig pv;
   workloads::WorkloadSpec workload;
   std::string trace;  ///< replay: path of an imported workload, instead of `workload`
 };
+
+/// What the guest's CPUID shows of vm.pv: all of it, unless the founding thread's proposal hides PV_SEND_IPI
+/// because the guest can use AVIC.
+[[nodiscard]] inline PvConfig visible_pv(const KvmConfig& kvm, const VmConfig& vm) {
+  PvConfig pv = vm.pv;
+  if (kvm.avic_hides_pv_send_ipi && kvm.avic && vm.apic != "x2apic") pv.features &= ~kvm_feature::pv_send_ipi;
+  return pv;
+}
 
 struct RunConfig {
   std::optional<std::uint64_t> duration_ns;  ///< absent = until the workload ends

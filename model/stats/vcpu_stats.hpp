@@ -16,6 +16,8 @@
   X(io_exits, "", "Exits for IN or OUT.")                                                 \
   X(mmio_exits, "", "Accesses to memory that is not there, completed by user space.")     \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
+  X(directed_yield_attempted, "", "Attempts to give the pCPU to another vCPU of the VM.") \
+  X(directed_yield_successful, "", "Attempts of that kind that let the other vCPU run.")  \
   X(irq_injections, "", "Interrupts injected at VMRUN.")                                  \
   X(nmi_window_exits, "", "Exits for the IRET of an NMI handler (iret).")                 \
   X(nmi_injections, "", "NMIs injected at VMRUN, or given to virtual NMI.")               \

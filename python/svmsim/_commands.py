@@ -87,6 +87,7 @@ class Study(StrEnum):
     """Published experiments that svmsim repeats."""
 
     idle_hlt = "idle-hlt"
+    ipi = "ipi"
 
 
 def _write_out(text: str) -> None:
@@ -200,14 +201,22 @@ def study(
     name: Annotated[Study, typer.Argument(help="The experiment.")],
     out: Annotated[Path, typer.Option(help="Directory for tables, frames and pictures.")],
     json_: JsonOption = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="ipi: every fan-out up to 255 instead of a part.")
+    ] = False,
 ) -> None:
     """Repeat a published experiment: published beside simulated, with a verdict."""
-    from svmsim.studies import idle_hlt
+    from svmsim.studies import idle_hlt, ipi
 
-    assert name is Study.idle_hlt
     make_directory(out)
     _check_outputs(json_)
-    outcome = idle_hlt.study(progress=True)
+    outcome: idle_hlt.Outcome | ipi.Outcome
+    if name is Study.ipi:
+        outcome = ipi.study(progress=True, full=full)
+    else:
+        if full:
+            raise UserError([problem("only the ipi study has a full grid", path="--full")])
+        outcome = idle_hlt.study(progress=True)
     files = outcome.save(out)
     _write_json(json_, outcome.to_json())
     if json_ != "-":

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 #include "tests/svm/guest_fixture.hpp"
 
@@ -79,4 +80,38 @@ TEST_CASE("without the intercept no PAUSE exits") {
   guest.enter();
   for (int n = 0; n < 100; ++n)
     CHECK(guest.execute(ActionKind::pause).kind == StepKind::retired);
+}
+
+TEST_CASE("a burst of PAUSEs counted together is the same as one by one") {
+  CHECK(rc::check("completing() and complete()", [] {
+    const auto count = static_cast<std::uint16_t>(*rc::gen::inRange(0, 12));
+    const auto threshold = static_cast<std::uint16_t>(*rc::gen::element(0, 1, 50));
+    const bool equal_gap_reloads = *rc::gen::arbitrary<bool>();
+    PauseFilter one_by_one;
+    one_by_one.load(count, threshold);
+    PauseFilter together = one_by_one;
+    std::uint64_t tsc = 7;
+    for (const auto gap : *rc::gen::container<std::vector<std::uint64_t>>(
+             rc::gen::element<std::uint64_t>(1, 49, 50, 51, 200))) {
+      const std::uint64_t completing = together.completing(tsc, gap, equal_gap_reloads);
+      constexpr std::uint64_t many = 40;
+      std::uint64_t completed = 0;
+      PauseFilter trial = one_by_one;
+      while (completed < many && !trial.exits(tsc + completed * gap, equal_gap_reloads))
+        ++completed;
+      RC_ASSERT(completed == std::min(completing, many));
+      const std::uint64_t number = *rc::gen::inRange<std::uint64_t>(0, completed + 1);
+      for (std::uint64_t i = 0; i < number; ++i)
+        RC_ASSERT_FALSE(one_by_one.exits(tsc + i * gap, equal_gap_reloads));
+      together.complete(number, tsc, gap, equal_gap_reloads);
+      tsc += number * gap + *rc::gen::element<std::uint64_t>(0, 49, 50, 51);
+      const bool expected = one_by_one.exits(tsc, equal_gap_reloads);
+      RC_ASSERT(together.exits(tsc, equal_gap_reloads) == expected);
+      if (expected) {
+        one_by_one.reload();
+        together.reload();
+      }
+      ++tsc;
+    }
+  }));
 }

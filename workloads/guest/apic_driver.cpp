@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apic/apic_registers.hpp"
+#include "apic/destination.hpp"
 #include "apic/icr.hpp"
 #include "svm/user_error.hpp"
 #include "svm/vmcb_bits.hpp"

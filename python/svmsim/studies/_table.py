@@ -16,16 +16,12 @@ TOLERANCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One quantity under one kernel generation. Percentages and ratios have an empty `unit`."""
+class Judged:
+    """What every row has: a published figure, a simulated one, and the verdict on it."""
+
+    __slots__ = ()
 
     quantity: str
-    recorded: bool
-    """Whether the run was recorded as `perf kvm stat` does, which slows it."""
-    idle_hlt: str
-    """off, on, or `on / off` for what compares both."""
-    kernel: str
     simulated: float
     published: float | tuple[float, float]
     """A pair is a range: anything in it agrees with what was published."""
@@ -33,9 +29,8 @@ class Row:
     low: float
     high: float
     """The verdict is whether `simulated` lies in low..high."""
-    unit: str = ""
-    digits: int = 0
-    source: str = ""
+    unit: str
+    digits: int
 
     @property
     def ratio(self) -> float | None:
@@ -85,6 +80,28 @@ class Row:
     def ratio_text(self) -> str:
         """The ratio with three digits, or `-`."""
         return "-" if self.ratio is None else f"{self.ratio:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Judged):
+    """One quantity under one kernel generation. Percentages and ratios have an empty `unit`."""
+
+    quantity: str
+    recorded: bool
+    """Whether the run was recorded as `perf kvm stat` does, which slows it."""
+    idle_hlt: str
+    """off, on, or `on / off` for what compares both."""
+    kernel: str
+    simulated: float
+    published: float | tuple[float, float]
+    """A pair is a range: anything in it agrees with what was published."""
+    tolerance: Tolerance
+    low: float
+    high: float
+    """The verdict is whether `simulated` lies in low..high."""
+    unit: str = ""
+    digits: int = 0
+    source: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data for JSON."""
