@@ -56,6 +56,10 @@ workloads::GuestPlatform guest_platform(const Scenario& scenario, const VmConfig
   platform.apic.pv_send_ipi = (pv.features & kvm_feature::pv_send_ipi) != 0;
   platform.apic.no_ipi_broadcast = pv.no_ipi_broadcast;
   platform.pv_eoi = (pv.features & kvm_feature::pv_eoi) != 0;
+  platform.steal_time = (pv.features & kvm_feature::steal_time) != 0;
+  // pv_sched_yield_supported; MWAIT is not offered to guests.
+  platform.pv_sched_yield = (pv.features & kvm_feature::pv_sched_yield) != 0 && !pv.hints_realtime &&
+                            platform.steal_time && vm.vcpus > 1;
   platform.tsc_hz = scenario.host.tsc_hz;
   platform.costs = {cost.g_call, cost.g_call_target, cost.g_call_handler, cost.g_spin_turn, cost.t_line};
   return platform;

@@ -31,6 +31,7 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.pcpu = &cpu;
     vcpu.requests |= request::migrate_timer;
   }
+  if (vcpu.pv.descheduled_at != 0) record_steal_time(vcpu, cpu);
   if (vcpu.halt.phase == HaltPhase::blocked && !resume_block(vcpu, cpu)) return;
   while (!cpu.at_end()) {
     if (warmup_cycles_ != 0 && cpu.local() >= warmup_cycles_) end_warmup(vcpu);
@@ -46,7 +47,10 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
       inject_timer_irqs(vcpu, cpu);
       cpu.synchronise();
     }
-    if (cpu.need_resched()) return;
+    if (cpu.need_resched()) {
+      steal_time_set_preempted(vcpu, cpu);
+      return;
+    }
   }
 }
 

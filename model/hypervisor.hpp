@@ -173,6 +173,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void pv_kick_cpu_op(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t apic_id);
   void sched_yield(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t apic_id);
   [[nodiscard]] static bool pv_msr(Vcpu& vcpu, std::uint32_t msr, bool write, std::uint64_t& value);
+  static void steal_time_set_preempted(Vcpu& vcpu, PhysicalCpu& cpu);
+  void record_steal_time(Vcpu& vcpu, PhysicalCpu& cpu);
   static void sync_pv_eoi_to_guest(Vcpu& vcpu);
   void sync_pv_eoi_from_guest(Vcpu& vcpu, PhysicalCpu& cpu);
 

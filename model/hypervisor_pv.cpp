@@ -4,6 +4,7 @@
 #include "apic/icr.hpp"
 #include "model/config/pv.hpp"
 #include "model/hypervisor.hpp"
+#include "svm/exit_code.hpp"
 #include "workloads/guest/apic_driver.hpp"
 #include "workloads/guest/pv_memory.hpp"
 
@@ -149,6 +150,28 @@ bool Hypervisor::pv_msr(Vcpu& vcpu, std::uint32_t msr, bool write, std::uint64_t
     default:
       return true;
   }
+}
+
+// kvm_arch_vcpu_put, kvm_steal_time_set_preempted: only a vCPU that an interrupt took out of the guest is
+// known to be at an instruction boundary.
+void Hypervisor::steal_time_set_preempted(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.pv.descheduled_at = cpu.local() + 1;
+  if (vcpu.vmcb.control.exit_code != svm::exit_code::intr) {
+    ++vcpu.stats.preemption_other;
+    return;
+  }
+  ++vcpu.stats.preemption_reported;
+  if ((vcpu.pv.steal_msr & kvm_msr::enabled) != 0) vcpu.pv.memory.preempted = true;
+}
+
+// record_steal_time, at the first entry after the thread was scheduled in.
+void Hypervisor::record_steal_time(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cpu.synchronise();
+  if ((vcpu.pv.steal_msr & kvm_msr::enabled) != 0) {
+    vcpu.pv.memory.preempted = false;
+    vcpu.pv.memory.steal_ns += to_ns(cpu.local() - (vcpu.pv.descheduled_at - 1));
+  }
+  vcpu.pv.descheduled_at = 0;
 }
 
 // apic_sync_pv_eoi_to_guest: the guest may leave out its EOI when nothing can come of it, which is so when

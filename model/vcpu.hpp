@@ -86,6 +86,7 @@ struct StartupState {
 struct PvState {
   std::uint64_t eoi_msr = 0;
   std::uint64_t steal_msr = 0;
+  std::uint64_t descheduled_at = 0;  ///< when the thread was preempted, + 1
   std::uint64_t poll_control = 1;
   bool eoi_pending = false;    ///< KVM_APIC_PV_EOI_PENDING: the guest may have left out an EOI
   int highest_isr_cache = -1;  ///< kvm_lapic::highest_isr_cache

@@ -16,6 +16,9 @@
   X(io_exits, "", "Exits for IN or OUT.")                                                 \
   X(mmio_exits, "", "Accesses to memory that is not there, completed by user space.")     \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
+  X(preemption_reported, "",                                                              \
+    "Preemptions that the steal-time page shows: the exit before was an interrupt's.")    \
+  X(preemption_other, "", "Preemptions behind any other exit.")                           \
   X(directed_yield_attempted, "", "Attempts to give the pCPU to another vCPU of the VM.") \
   X(directed_yield_successful, "", "Attempts of that kind that let the other vCPU run.")  \
   X(irq_injections, "", "Interrupts injected at VMRUN.")                                  \

@@ -247,6 +247,29 @@ TEST_CASE("send: the sending alone is timed") {
   CHECK(metric(result, "vm0.0.total_ns") < metric(round, "vm0.0.total_ns"));
 }
 
+TEST_CASE("a sender yields to the first target that is preempted while it works") {
+  // Both targets share pCPU 1: one of them is always preempted, by the host's tick.
+  const auto run = [](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"host.hz=1000", "host.pcpus=2", "vm.vcpus=3", "vm.pin=[0,1,1]", "vm.workload.test=broadcast",
+                 "vm.workload.target=busy", "vm.workload.iterations=20", "vm.no_ipi_broadcast=true"});
+    Simulation simulation(scenario_of("ipi_benchmark", more));
+    RunResult result = simulation.run();
+    CHECK(result.failure == "");
+    return result;
+  };
+  const RunResult yields = run({R"(vm.pv=["steal_time", "sched_yield"])"});
+  const std::uint64_t hypercalls = exits_of_vcpu(yields, 0)["hypercall"];
+  CHECK(hypercalls >= 15);
+  CHECK(hypercalls <= 20);
+  CHECK(yields.vcpus[0].stats.directed_yield_attempted == hypercalls);
+  CHECK(yields.vcpus[0].stats.directed_yield_successful == 0);  // nothing else waits for pCPU 0
+  CHECK(yields.vcpus[1].stats.preemption_reported > 5);
+  CHECK(exits_of_vcpu(run({R"(vm.pv=["steal_time", "sched_yield"])", "vm.hints_realtime=true"}), 0)
+            .count("hypercall") == 0);
+  CHECK(exits_of_vcpu(run({R"(vm.pv=["sched_yield"])"}), 0).count("hypercall") == 0);
+}
+
 TEST_CASE("an APIC driver that the VM cannot have") {
   const auto problem = [](std::vector<std::string> overrides) {
     try {

@@ -23,6 +23,8 @@ struct GuestCosts {
 struct GuestPlatform {
   ApicDriverConfig apic;  ///< of all vCPUs
   bool pv_eoi = false;
+  bool steal_time = false;
+  bool pv_sched_yield = false;  ///< and what the guest wants besides it: no REALTIME hint, steal time
   std::uint64_t tsc_hz = 1'000'000'000;
   GuestCosts costs;
 };

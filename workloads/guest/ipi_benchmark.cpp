@@ -25,6 +25,8 @@ constexpr std::uint64_t handler_text = kernel_text + 0x2000;
 constexpr std::uint64_t module_text = 0xffffffffc0400000;
 constexpr std::uint64_t pv_eoi_address = 0x1f000;  // of CPU 0; 64 bytes for each
 
+constexpr std::uint64_t steal_address = 0x30000;  // likewise
+
 constexpr std::uint64_t ns_per_second = 1'000'000'000;
 
 enum class Meaning : std::uint8_t {
@@ -32,6 +34,7 @@ enum class Meaning : std::uint8_t {
   booted,       // shared: this CPU is set up
   all_booted,   // spin: wait for that of everybody
   start,        // RDTSC: an iteration begins
+  yield,        // shared: kvm_smp_send_call_func_ipi looks for a preempted target
   enqueue,      // shared: calls are on the queues of their targets
   wait,         // spin: csd_lock_wait
   stop,         // RDTSC: the iteration ends
@@ -115,6 +118,9 @@ class IpiBenchmarkSource final : public WorkloadSource {
         memory.outstanding = static_cast<unsigned>(mask_.size());
         if (no_ipi()) reached = &mask_;
         break;
+      case Meaning::yield:
+        yield_to_preempted();
+        break;
       case Meaning::direct_call:
         record(tsc);
         break;
@@ -172,7 +178,10 @@ class IpiBenchmarkSource final : public WorkloadSource {
   }
 
   [[nodiscard]] std::uint64_t handler_entry(std::uint8_t) const override { return handler_text; }
-  void attach(PvMemory& memory) override { pv_ = &memory; }
+  void attach(PvMemory& memory) override {
+    pv_ = &memory;
+    memory_->pv[cpu_] = &memory;
+  }
   [[nodiscard]] bool serves() const override { return cpu_ != 0; }
   [[nodiscard]] std::string failure() const override { return failure_; }
   [[nodiscard]] Metrics metrics() const override;
@@ -198,15 +207,17 @@ class IpiBenchmarkSource final : public WorkloadSource {
     std::vector<GuestAction> actions;
     driver_.init_apic_ldr(cpu_, actions);
     code_.append(actions);
-    if (platform_.pv_eoi) {
-      GuestAction enable;
-      enable.kind = ActionKind::wrmsr;
-      enable.length = 2;
-      enable.rip = kernel_text;
-      enable.number = kvm_msr::pv_eoi_en;
-      enable.operand[0] = (pv_eoi_address + 64 * cpu_) | kvm_msr::enabled;
-      code_.add(enable);
-    }
+    const auto enable = [&](std::uint32_t msr, std::uint64_t address, std::uint64_t rip) {
+      GuestAction write;
+      write.kind = ActionKind::wrmsr;
+      write.length = 2;
+      write.rip = rip;
+      write.number = msr;
+      write.operand[0] = (address + 64 * cpu_) | kvm_msr::enabled;
+      code_.add(write);
+    };
+    if (platform_.pv_eoi) enable(kvm_msr::pv_eoi_en, pv_eoi_address, kernel_text);
+    if (platform_.steal_time) enable(kvm_msr::steal_time, steal_address, kernel_text + 8);
     if (cpu_ == 0) {
       code_.compute(platform_.costs.spin_turn, module_text, flags::spin, Meaning::all_booted);
     } else {
@@ -265,6 +276,11 @@ class IpiBenchmarkSource final : public WorkloadSource {
           driver_.send_call_function(cpu_, mask_, actions);
         }
         iteration_.append(actions);
+        if (targets > 1 && platform_.pv_sched_yield) {
+          iteration_.compute(1, kernel_text + 0x118, flags::shared, Meaning::yield);
+          iteration_.instruction(ActionKind::nop, kernel_text + 0x11c, 3);
+          yield_place_ = iteration_.items.size() - 1;
+        }
         iteration_.compute(costs.spin_turn, kernel_text + 0x120, flags::spin | flags::pauses, Meaning::wait);
         // Each csd was last written by its target.
         if (targets > 1) iteration_.compute((targets - 1) * costs.line, kernel_text + 0x130);
@@ -277,6 +293,21 @@ class IpiBenchmarkSource final : public WorkloadSource {
         break;
     }
     iteration_.instruction(ActionKind::rdtsc, module_text + 0x30, 2, Meaning::stop);
+  }
+
+  // The hypercall names the first target that is preempted while it has something to run; without one the
+  // place holds a NOP.
+  void yield_to_preempted() {
+    GuestAction& place = code_.items[yield_place_].action;
+    place = iteration_.items[yield_place_].action;
+    if (spec_.target != IpiTarget::busy) return;
+    for (const unsigned target : mask_) {
+      if (!memory_->pv[target]->preempted) continue;
+      std::vector<GuestAction> actions;
+      driver_.sched_yield(target, actions);
+      place = actions.front();
+      return;
+    }
   }
 
   /// The next piece of code; false when there is none.
@@ -333,6 +364,7 @@ class IpiBenchmarkSource final : public WorkloadSource {
   std::size_t next_ = 0;
   Code iteration_;
   Code handler_;
+  std::size_t yield_place_ = 0;
   std::size_t handler_of_reschedule_ = 0;
   std::size_t handler_next_ = 0;
   bool in_handler_ = false;

@@ -60,7 +60,7 @@ class CycleHistogram {
 /// Memory that the CPUs of the benchmark share: their call-function queues, the waiting sender, the end.
 /// A store at `tsc` is visible to others from tsc + line on.
 struct IpiBenchmarkMemory {
-  explicit IpiBenchmarkMemory(unsigned cpus) : queued_at(cpus, nothing), others(cpus - 1) {
+  explicit IpiBenchmarkMemory(unsigned cpus) : queued_at(cpus, nothing), others(cpus - 1), pv(cpus) {
     for (unsigned i = 0; i < others.size(); ++i)
       others[i] = i + 1;
   }
@@ -69,6 +69,7 @@ struct IpiBenchmarkMemory {
 
   std::vector<std::uint64_t> queued_at;  ///< when a call for this CPU becomes visible to it
   std::vector<unsigned> others;          ///< every CPU but the sender
+  std::vector<PvMemory*> pv;             ///< what KVM writes for each CPU
   std::uint64_t started_at = 0;          ///< ktime_get() before the call
   unsigned outstanding = 0;              ///< targets whose csd is locked
   std::uint64_t completed_at = 0;        ///< the last csd_unlock becomes visible to the sender
