@@ -49,8 +49,9 @@ const Capture& choose_capture(const TraceFile& file, int capture) {
 
 ImportResult import_for(const Capture& capture, const ImportOptions& options) {
   ImportResult result = workloads::import_capture(capture, options);
-  if (result.report.refused) {
-    throw TraceError(Problem{capture.source, capture.first_line, capture.title, *result.report.refused, ""});
+  if (result.report.no_workload) {
+    throw TraceError(
+        Problem{capture.source, capture.first_line, capture.title, *result.report.no_workload, ""});
   }
   return result;
 }
@@ -229,6 +230,13 @@ ImportOptions parse_options(const std::string& text) {
     options.window_from = workloads::EventPattern::parse(json["window_from"].get<std::string>());
   if (json.contains("window_to"))
     options.window_to = workloads::EventPattern::parse(json["window_to"].get<std::string>());
+  if (json.contains("from"))
+    options.from = workloads::CutPoint::parse(json["from"].get<std::string>(), "--from");
+  if (json.contains("to")) options.to = workloads::CutPoint::parse(json["to"].get<std::string>(), "--to");
+  if (json.contains("isa")) {
+    options.isa = workloads::isa_of_name(json["isa"].get<std::string>());
+    if (!options.isa) throw UserError(Problem{"", 0, "--isa", "must be svm or vmx", "svm"});
+  }
   options.tsc_hz = json.value("tsc_hz", options.tsc_hz);
   options.world_switch_cycles = json.value("world_switch_cycles", options.world_switch_cycles);
   return options;
@@ -240,19 +248,17 @@ ReplayWorkload load_replay(const std::string& path, int capture, const HostConfi
   return load_recording(path, capture, host).workload;
 }
 
-std::string import_trace_json(const std::string& path, const std::string& output, int capture,
+std::string import_trace_json(const std::vector<std::string>& paths, const std::string& output, int capture,
                               const std::string& options_text) {
   const ImportOptions options = parse_options(options_text);
-  const TraceFile file = workloads::read_trace_file(path);
-  if (output.empty() && capture == 0) return to_json(workloads::import_report(file, options));
+  if (output.empty()) return to_json(workloads::import_report(paths, options, capture));
+  const TraceFile file = workloads::read_trace_files(paths);
   const Capture& chosen = choose_capture(file, capture);
   const ImportResult result = workloads::import_capture(chosen, options);
-  if (!output.empty()) {
-    if (result.report.refused) {
-      throw TraceError(Problem{path, chosen.first_line, chosen.title, *result.report.refused, ""});
-    }
-    workloads::write_workload_file(output, result.workload);
+  if (result.report.no_workload) {
+    throw TraceError(Problem{chosen.source, chosen.first_line, chosen.title, *result.report.no_workload, ""});
   }
+  workloads::write_workload_file(output, result.workload);
   return to_json(result.report);
 }
 

@@ -9,11 +9,13 @@
 
 namespace svmsim::model {
 
-/// Imports capture `capture` (1-based; 0 = the only one, or all captures for the report) of a trace file and
-/// writes the workload to `output` unless that is empty. `options` is a JSON object: window_from, window_to
-/// ("event:text"), world_switch_cycles, tsc_hz. Returns the import report as JSON. Throws TraceError.
-[[nodiscard]] std::string import_trace_json(const std::string& path, const std::string& output, int capture,
-                                            const std::string& options);
+/// Imports capture `capture` (1-based; 0 = the only one, or all captures for the report) of a recording,
+/// which may lie in several files (workloads::open_traces), and writes the workload to `output` unless that
+/// is empty; without it the files are streamed in constant memory. `options` is a JSON object: window_from,
+/// window_to ("event:text"), from, to (seconds or "line:N"), isa ("svm", "vmx": of bare numbers),
+/// world_switch_cycles, tsc_hz. Returns the import report as JSON. Throws TraceError.
+[[nodiscard]] std::string import_trace_json(const std::vector<std::string>& paths, const std::string& output,
+                                            int capture, const std::string& options);
 
 /// Replays a trace, or a workload file, under the settings it was recorded with, and with `overrides`
 /// ("--set" strings) as changed; `trace` receives the events of the last of both runs unless it is empty.

@@ -131,11 +131,12 @@ PYBIND11_MODULE(_core, module) {
              [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
   module.def(
       "import_trace",
-      [](const std::string& path, const std::string& output, int capture, const std::string& options) {
+      [](const std::vector<std::string>& paths, const std::string& output, int capture,
+         const std::string& options) {
         const py::gil_scoped_release release;
-        return svmsim::model::import_trace_json(path, output, capture, options);
+        return svmsim::model::import_trace_json(paths, output, capture, options);
       },
-      py::arg("path"), py::arg("output") = "", py::arg("capture") = 0, py::arg("options") = "{}");
+      py::arg("paths"), py::arg("output") = "", py::arg("capture") = 0, py::arg("options") = "{}");
   module.def(
       "replay",
       [](const std::string& path, int capture, const std::vector<std::string>& overrides,

@@ -286,23 +286,54 @@ def report(
 
 @app.command("import")
 def import_(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded KVM trace.")],
+    traces: Annotated[
+        list[Path],
+        typer.Argument(metavar="TRACE...", help="Recordings of KVM; several trace.dat are merged."),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="The workload file.")
     ] = None,
     capture: CaptureOption = 0,
+    window: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--window",
+            metavar="FROM TO",
+            help="Only what each vCPU did between two events, given as 'event:text'.",
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="POINT", help="The first event: seconds, or line:N."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="POINT", help="The first event that counts no more."),
+    ] = None,
+    isa: Annotated[
+        str | None,
+        typer.Option("--isa", metavar="ISA", help="Of bare exit numbers: svm or vmx."),
+    ] = None,
     json_: JsonOption = None,
 ) -> None:
-    """Turn a trace into a workload, and report what was read, found and dropped."""
-    _check_input(trace)
-    _check_outputs(json_, output, inputs=[trace])
-    text = _core.import_trace(str(trace), str(output or ""), capture, "{}")
+    """Report what a trace or table holds; with -o turn the trace into a workload."""
+    for trace in traces:
+        _check_input(trace)
+    _check_outputs(json_, output, inputs=traces)
+    options: dict[str, str] = {}
+    if window is not None:
+        options |= {"window_from": window[0], "window_to": window[1]}
+    for name, value in (("from", from_), ("to", to), ("isa", isa)):
+        if value is not None:
+            options[name] = value
+    paths = [str(trace) for trace in traces]
+    text = _core.import_trace(paths, str(output or ""), capture, json.dumps(options))
     report = json.loads(text)
     _write_json(json_, _indented(report))
     if json_ != "-":
         _print_import(report)
-    if report.get("refused"):
-        raise TraceError([problem(str(report["refused"]), source=str(trace))])
+    if report["refused"] is not None:
+        raise TraceError([problem(str(report["refused"]), source=paths[0])])
     _fail_on_problems(report, workload=output)
 
 
@@ -323,7 +354,12 @@ def _print_import(report: Mapping[str, Any]) -> None:
     facts = {name: report[name] for name in ("source", "format", "isa", "lines")}
     facts["events"] = sum(report["events"].values())
     facts["lost events"] = report["lost_events"] or None
+    facts["exit reasons of"] = f"{facts.pop('isa')} ({report['isa_evidence']})"
     facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
+    if report["vms"]:
+        facts["VMs"] = report["vms"]
+    if report["no_workload"] and not report["refused"]:
+        facts["not to be replayed"] = report["no_workload"]
     _print(facts_view(facts))
     captures = report["captures"]
     if len(captures) > 1:
@@ -337,9 +373,14 @@ def _print_import(report: Mapping[str, Any]) -> None:
     if len(vcpus) > 1:
         columns |= {f"{vcpu['vm']}/{vcpu['vcpu']}": vcpu["exits"] for vcpu in vcpus}
     _print("", counts_table("Exits", columns))
+    if report["durations"]:
+        _print("", titled("Exit to entry, ns", _durations_table(report["durations"])))
     for name, title in (
         ("events", "Events"),
-        ("causes", "Causes found"),
+        ("causes", "Causes of injected interrupts"),
+        ("wakeups", "Causes of wake-ups"),
+        ("polling", "Halts"),
+        ("coverage", "Coverage"),
         ("unknown", "Unknown events"),
         ("dropped", "Left out"),
         ("undecidable", "What the recording hides"),
@@ -349,6 +390,19 @@ def _print_import(report: Mapping[str, Any]) -> None:
             for text, count in report[name].items():
                 rows.add_row(text, f"{count:,}")
             _print("", titled(title, rows))
+    for text in report["notes"]:
+        _print(printable(f"note: {text}"))
+
+
+def _durations_table(durations: Mapping[str, Mapping[str, int]]) -> Any:
+    from svmsim._render import table
+
+    rows = table(["", "samples", "mean", "min", "max"])
+    for name, one in durations.items():
+        mean = round(one["total_ns"] / one["samples"]) if one["samples"] else 0
+        numbers = (one["samples"], mean, one["min_ns"], one["max_ns"])
+        rows.add_row(name, *(f"{number:,}" for number in numbers))
+    return rows
 
 
 def _fail_on_problems(report: Mapping[str, Any], workload: Path | None = None) -> None:

@@ -63,7 +63,7 @@ TEST_CASE("the capture without idle HLT becomes the other one under idle HLT") {
 
 TEST_CASE("an imported workload file replays like its trace") {
   const TemporaryFile file;
-  (void)import_trace_json(capture_file, file.path, 2, "{}");
+  (void)import_trace_json({capture_file}, file.path, 2, "{}");
   const Json as_file = Json::parse(replay_json(file.path, 0, {}, ""))["as_recorded"]["exits"];
   CHECK(as_file == Json::parse(replay_json(capture_file, 2, {}, ""))["as_recorded"]["exits"]);
   CHECK(as_file["hlt"]["count"] == 1);

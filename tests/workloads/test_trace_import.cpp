@@ -549,12 +549,13 @@ TEST_CASE("trace import: report as JSON, foreign ISA, missing window, starts and
   const ImportResult vmx =
       import_text("kvm_entry: vcpu 0, rip 0x1\nkvm_exit: reason EPT_VIOLATION rip 0x5 info 683 800000d1\n");
   CHECK(vmx.report.isa == "vmx");
-  REQUIRE(vmx.report.refused.has_value());
+  CHECK_FALSE(vmx.report.refused.has_value());
+  REQUIRE(vmx.report.no_workload.has_value());
   CHECK(vmx.report.exits == Counts{{"EPT_VIOLATION", 1}});
   CHECK(vmx.workload.vcpus.empty());
 
   const ImportResult no_vcpu = import_text("kvm_eoi: apicid 0 vector 65\n");
-  CHECK(no_vcpu.report.refused.has_value());
+  CHECK(no_vcpu.report.no_workload.has_value());
 
   CHECK_THROWS_AS((void)import_capture(file.captures[0], barrier_window()), UserError);
   CHECK_THROWS_AS((void)EventPattern::parse("kvm_pio"), UserError);

@@ -275,7 +275,10 @@ TEST_CASE("trace reader: older and newer texts") {
   const TraceFile foreign = read_text("kvm_exit: reason EPT_VIOLATION rip 0x5 info 683 800000d1\n");
   const Capture& capture = foreign.captures[0];
   CHECK(capture.exit_name(capture.events[0].field[0]) == "EPT_VIOLATION");
-  CHECK(capture.unknown.at("exit reason EPT_VIOLATION") == 1);
+  CHECK(capture.events[0].field[0] == vmx_exit_base + 48);
+  const TraceFile nobody = read_text("kvm_exit: reason WARP_DRIVE rip 0x5 info 683 800000d1\n");
+  CHECK(nobody.captures[0].exit_name(nobody.captures[0].events[0].field[0]) == "WARP_DRIVE");
+  CHECK(nobody.captures[0].unknown.at("exit reason WARP_DRIVE") == 1);
 
   const TraceEvent fault = one_event("kvm_page_fault: address 7fc036d000 error_code 582");
   CHECK(fault.field[1] == 0x7fc036d000);

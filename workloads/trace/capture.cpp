@@ -17,7 +17,11 @@ std::string_view Capture::other_text_of(const TraceEvent& event) const {
   return all.substr(event.field[1], event.field[2]);
 }
 
-std::string Capture::exit_name(std::uint64_t code) const {
+std::string TraceNames::exit_name(std::uint64_t code) const {
+  if (code >= vmx_exit_base && code < foreign_exit_base) {
+    const std::string_view name = vmx_reason_name(code - vmx_exit_base);
+    if (!name.empty()) return std::string{name};
+  }
   if (code >= foreign_exit_base && code - foreign_exit_base < foreign_exits.size()) {
     return foreign_exits[code - foreign_exit_base];
   }

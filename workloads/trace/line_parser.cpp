@@ -95,6 +95,9 @@ bool take_thread(std::string_view before, ParsedLine& line) {
   if (before.back() == ')') {
     const std::size_t open = before.rfind('(');
     if (open == std::string_view::npos) return false;
+    // `(-----)` stands for a process that the kernel did not record.
+    const std::string_view process = trim(before.substr(open + 1, before.size() - open - 2));
+    line.tgid = small_number(process).value_or(-1);
     before = trim(before.substr(0, open));
   }
   std::size_t start = before.size();
@@ -114,6 +117,7 @@ bool take_thread(std::string_view before, ParsedLine& line) {
     while (process > 0 && is_digit(comm[process - 1]))
       --process;
     if (process == comm.size()) return false;
+    line.tgid = small_number(comm.substr(process)).value_or(-1);
     comm = comm.substr(0, process);
   } else {
     return false;
@@ -139,6 +143,38 @@ bool take_thread_and_cpu(std::string_view text, ParsedLine& line, std::string_vi
   return false;
 }
 
+/// `COMM PID TIME: EVENT: TEXT`, which perf script prints without its CPU column.
+bool take_thread_and_time(std::string_view text, ParsedLine& line, std::string_view& rest) {
+  for (std::size_t colon = text.find(": "); colon != std::string_view::npos;
+       colon = text.find(": ", colon + 1)) {
+    std::size_t start = colon;
+    while (start > 0 && (is_digit(text[start - 1]) || text[start - 1] == '.'))
+      --start;
+    if (start == colon) continue;
+    if (start == 0 || !is_blank(text[start - 1]) || !take_thread(text.substr(0, start), line)) return false;
+    if (line.shape != LineShape::perf) return false;
+    rest = text.substr(start);
+    return true;
+  }
+  return false;
+}
+
+/// `2022-04-22 17:39:26.535148`, which loggers put in front of a line: its length, 0 for anything else.
+std::size_t wall_clock_length(std::string_view text) {
+  constexpr std::string_view form = "0000-00-00 00:00:00";
+  if (text.size() < form.size()) return 0;
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    if (form[i] == '0' ? !is_digit(text[i]) : form[i] != text[i]) return 0;
+  }
+  std::size_t end = form.size();
+  if (end < text.size() && text[end] == '.') {
+    do
+      ++end;
+    while (end < text.size() && is_digit(text[end]));
+  }
+  return end == text.size() || is_blank(text[end]) ? end : 0;
+}
+
 bool take_lost(std::string_view text, ParsedLine& line) {
   if (!starts_with(text, "CPU:")) return false;
   const std::size_t open = text.find('[');
@@ -151,6 +187,63 @@ bool take_lost(std::string_view text, ParsedLine& line) {
   if (!counted) line.time = 1;
   line.shape = LineShape::lost;
   return true;
+}
+
+/// The shape of a line whose prefix has been read, with `prefixed` as the shape of that prefix.
+void take_rest(TextScanner& scan, LineShape prefixed, ParsedLine& line) {
+  line.shape = LineShape::unrecognised;
+  scan.skip_blanks();
+  if (scan.at_end() && line.time_base != TimeBase::none) {
+    line.shape = LineShape::prefix_only;
+  } else if (take_event(scan, true, line)) {
+    line.shape = prefixed;
+  }
+}
+
+ParsedLine parse_after_clock(std::string_view text) {
+  ParsedLine line;
+  TextScanner scan(text);
+  if (is_digit(text.front()) && take_time(scan, line)) {
+    take_rest(scan, LineShape::stripped, line);
+    return line;
+  }
+  std::string_view rest;
+  if (take_thread_and_cpu(text, line, rest)) {
+    scan = TextScanner(rest);
+    scan.skip_blanks();
+    const LineShape shape = line.shape;
+    if (!take_time(scan, line)) {
+      // Latency flags are 4 to 7 characters (`d..2.`); a line without them may have no time either.
+      TextScanner after = scan;
+      const std::string_view flags = after.word();
+      after.skip_blanks();
+      if (flags.size() >= 4 && flags.size() <= 8 && flags.back() != ':') {
+        line.has_flags = true;
+        scan = after;
+        take_time(scan, line);
+      }
+    }
+    take_rest(scan, shape, line);
+    return line;
+  }
+  if (take_lost(text, line)) return line;
+  if (starts_with(text, "cpus=") || starts_with(text, "version = ")) {
+    line.shape = LineShape::header;
+    return line;
+  }
+  if (take_event(scan, false, line)) {
+    line.shape = LineShape::stripped;
+    return line;
+  }
+  ParsedLine perf;
+  if (take_thread_and_time(text, perf, rest)) {
+    scan = TextScanner(rest);
+    if (take_time(scan, perf)) {
+      take_rest(scan, LineShape::perf, perf);
+      if (perf.shape == LineShape::perf) return perf;
+    }
+  }
+  return line;
 }
 
 }  // namespace
@@ -168,37 +261,12 @@ ParsedLine parse_line(std::string_view text) {
     line.text = trim(text.substr(1));
     return line;
   }
-  TextScanner scan(text);
-  if (is_digit(text.front()) && take_time(scan, line)) {
-    if (take_event(scan, true, line)) line.shape = LineShape::stripped;
-    return line;
-  }
-  std::string_view rest;
-  if (take_thread_and_cpu(text, line, rest)) {
-    scan = TextScanner(rest);
-    scan.skip_blanks();
-    const LineShape shape = line.shape;
-    line.shape = LineShape::unrecognised;
-    if (!take_time(scan, line)) {
-      // Latency flags are 4 to 7 characters (`d..2.`); a line without them may have no time either.
-      TextScanner after = scan;
-      const std::string_view flags = after.word();
-      after.skip_blanks();
-      if (!flags.empty() && flags.size() <= 8 && flags.back() != ':' && (flags.size() >= 4)) {
-        line.has_flags = true;
-        scan = after;
-        take_time(scan, line);
-      }
-    }
-    if (take_event(scan, true, line)) line.shape = shape;
-    return line;
-  }
-  if (take_lost(text, line)) return line;
-  if (starts_with(text, "cpus=") || starts_with(text, "version = ")) {
-    line.shape = LineShape::header;
-    return line;
-  }
-  if (take_event(scan, false, line)) line.shape = LineShape::stripped;
+  if (!is_digit(text.front())) return parse_after_clock(text);
+  const std::size_t clock = wall_clock_length(text);
+  if (clock == 0) return parse_after_clock(text);
+  text = trim(text.substr(clock));
+  if (!text.empty()) return parse_after_clock(text);
+  line.shape = LineShape::clock;
   return line;
 }
 

@@ -10,12 +10,14 @@ namespace svmsim::workloads {
 /// How a line begins.
 enum class LineShape : std::uint8_t {
   blank,
-  comment,   ///< `# ...`; text is what follows the mark
-  header,    ///< `cpus=2` and the like of trace-cmd
-  lost,      ///< `CPU:3 [LOST 123 EVENTS]`; time is the number of lost events
-  ftrace,    ///< `COMM-PID [CPU] FLAGS TIME: EVENT: TEXT`, flags or time may be missing
-  perf,      ///< `COMM PID [CPU] TIME: SYSTEM:EVENT: TEXT`
-  stripped,  ///< `TIME: EVENT: TEXT`, `EVENT: TEXT` or `EVENT  TEXT`
+  comment,      ///< `# ...`; text is what follows the mark
+  header,       ///< `cpus=2` and the like of trace-cmd
+  lost,         ///< `CPU:3 [LOST 123 EVENTS]`; time is the number of lost events
+  ftrace,       ///< `COMM-PID [CPU] FLAGS TIME: EVENT: TEXT`, flags or time may be missing
+  perf,         ///< `COMM PID [CPU] TIME: SYSTEM:EVENT: TEXT`
+  prefix_only,  ///< `COMM-PID [CPU] TIME:` with nothing behind it: the line was folded there
+  clock,        ///< a wall clock and nothing else
+  stripped,     ///< `TIME: EVENT: TEXT`, `EVENT: TEXT` or `EVENT  TEXT`
   unrecognised,
 };
 
@@ -24,6 +26,7 @@ struct ParsedLine {
   bool has_flags = false;  ///< the latency column is there
   std::string_view comm;
   std::int32_t tid = -1;
+  std::int32_t tgid = -1;
   std::int32_t cpu = -1;
   TimeBase time_base = TimeBase::none;
   std::uint64_t time = 0;  ///< ns, or the bare integer as it stands

@@ -1,12 +1,15 @@
 #include "workloads/trace/line_source.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <streambuf>
 
 #include <boost/iostreams/device/file.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filter/lzma.hpp>
+#include <boost/iostreams/filter/zstd.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -74,6 +77,7 @@ bool LineSource::next(std::string_view& line) {
 struct UnpackingFile::State : std::streambuf {
   std::string path;
   std::ifstream file;
+  std::string_view packing;  ///< "" for a plain file
   boost::iostreams::filtering_istreambuf filter;
   std::uint64_t limit = 0;
   std::uint64_t produced = 0;
@@ -84,19 +88,26 @@ struct UnpackingFile::State : std::streambuf {
   int_type underflow() override {
     if (gptr() < egptr()) return traits_type::to_int_type(*gptr());
     if (!failure.empty()) return traits_type::eof();
+    const auto room = static_cast<std::streamsize>(buffer.size());
     std::streamsize got = 0;
-    try {
-      got = filter.sgetn(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    } catch (const std::exception&) {
-      failure = "the gzip data is damaged or ends early";
-      return traits_type::eof();
+    if (packing.empty()) {
+      file.read(buffer.data(), room);
+      got = file.gcount();
+    } else {
+      try {
+        got = filter.sgetn(buffer.data(), room);
+      } catch (const std::exception&) {
+        failure = fmt::format("the {} data is damaged or ends early", packing);
+        return traits_type::eof();
+      }
+      produced += static_cast<std::uint64_t>(std::max<std::streamsize>(got, 0));
+      if (produced > limit) {
+        failure =
+            fmt::format("the file unpacks to more than {} bytes, which is the limit for its size", limit);
+        return traits_type::eof();
+      }
     }
     if (got <= 0) return traits_type::eof();
-    produced += static_cast<std::uint64_t>(got);
-    if (produced > limit) {
-      failure = fmt::format("the file unpacks to more than {} bytes, which is the limit for its size", limit);
-      return traits_type::eof();
-    }
     setg(buffer.data(), buffer.data(), buffer.data() + got);
     return traits_type::to_int_type(*gptr());
   }
@@ -115,22 +126,40 @@ UnpackingFile::UnpackingFile(const std::string& path, unsigned max_expansion)
   if (!state.file) throw TraceError(Problem{path, 0, "", "cannot be read", ""});
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
   state.limit = std::max(always_allowed, size * max_expansion);
-  std::array<char, 2> magic{};
+  std::array<char, 6> magic{};
   state.file.read(magic.data(), magic.size());
-  const bool packed = state.file.gcount() == 2 && magic[0] == '\x1f' && magic[1] == '\x8b';
+  const std::string_view first{magic.data(), static_cast<std::size_t>(state.file.gcount())};
   state.file.clear();
   state.file.seekg(0);
-  if (packed) {
-    state.filter.push(boost::iostreams::gzip_decompressor());
-    state.filter.push(state.file);
-    state.stream = std::make_unique<std::istream>(&state);
+  namespace io = boost::iostreams;
+  if (first.substr(0, 2) == "\x1f\x8b") {
+    state.packing = "gzip";
+    state.filter.push(io::gzip_decompressor());
+  } else if (first == std::string_view{"\xfd\x37\x7a\x58\x5a\0", 6}) {
+    state.packing = "xz";
+    state.filter.push(io::lzma_decompressor());
+  } else if (first.substr(0, 4) == "\x28\xb5\x2f\xfd") {
+    state.packing = "zstd";
+    state.filter.push(io::zstd_decompressor());
   }
+  if (!state.packing.empty()) state.filter.push(state.file);
+  state.stream = std::make_unique<std::istream>(&state);
 }
 
 UnpackingFile::~UnpackingFile() = default;
 
 std::istream& UnpackingFile::stream() {
-  return state_->stream ? *state_->stream : static_cast<std::istream&>(state_->file);
+  return *state_->stream;
+}
+
+std::string_view UnpackingFile::head() {
+  State& state = *state_;
+  if (state.underflow() == std::streambuf::traits_type::eof()) return {};
+  return {state.buffer.data(), state.in_avail() > 0 ? static_cast<std::size_t>(state.in_avail()) : 0};
+}
+
+bool UnpackingFile::plain() const noexcept {
+  return state_->packing.empty();
 }
 
 std::string UnpackingFile::failure() const {

@@ -36,7 +36,7 @@ class LineSource {
   bool cut_ = false;
 };
 
-/// A file opened for reading, unpacked on the fly when its first bytes say gzip.
+/// A file opened for reading, unpacked on the fly when its first bytes say gzip, xz or zstd.
 class UnpackingFile {
  public:
   /// Throws TraceError when the file cannot be read. `max_expansion` bounds the unpacked size by that many
@@ -47,7 +47,12 @@ class UnpackingFile {
   UnpackingFile& operator=(const UnpackingFile&) = delete;
 
   [[nodiscard]] std::istream& stream();
-  /// Why reading stopped before the end of the file ("the gzip data ends early"); "" if it did not.
+  /// The first unpacked bytes (up to a chunk), without consuming them. Before anything is read only.
+  [[nodiscard]] std::string_view head();
+  /// The file is not packed.
+  [[nodiscard]] bool plain() const noexcept;
+  /// Why reading stopped before the end of the file ("the xz data is damaged or ends early"); "" if it did
+  /// not.
   [[nodiscard]] std::string failure() const;
 
  private:

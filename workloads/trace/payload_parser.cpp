@@ -17,36 +17,29 @@ namespace {
 
 using Fields = std::array<std::uint64_t, 8>;
 
-/// trace-cmd's KVM plugin prints the manual's names ("EXIT_IOIO") where the kernel prints its own ("io").
-std::optional<std::uint64_t> plugin_exit_code(std::string_view reason) {
-  constexpr std::string_view prefix = "EXIT_";
-  if (reason.substr(0, prefix.size()) != prefix) return std::nullopt;
-  reason.remove_prefix(prefix.size());
-  for (const svm::ExitInfo& info : svm::exit_table()) {
-    if (info.manual_name == reason) return info.code;
-  }
-  return std::nullopt;
-}
+constexpr std::size_t max_foreign_exits = 4096;
 
 }  // namespace
 
 std::uint64_t PayloadParser::exit_code(std::string_view reason) {
-  for (const auto& [name, code] : reasons_) {
-    if (name == reason) return code;
+  for (std::size_t i = 0; i < reasons_.size(); ++i) {
+    if (reasons_[i].text != reason) continue;
+    const std::uint64_t code = reasons_[i].code;
+    if (i > 4) std::swap(reasons_[i], reasons_[i / 2]);
+    return code;
   }
   std::uint64_t code = 0;
-  TextScanner scan(reason);
-  if (const auto known = svm::exit_code_of(reason)) {
-    code = *known;
-  } else if (const auto plugin = plugin_exit_code(reason)) {
-    code = *plugin;
-  } else if (!(scan.hex_0x(code) && scan.at_end()) &&
-             // trace-cmd's plugin prints a code that it has no name for in decimal.
-             !(scan.literal("UNKNOWN (") && scan.decimal(code) && scan.literal(")") && scan.at_end())) {
-    code = foreign_exit_base + capture_->foreign_exits.size();
-    capture_->foreign_exits.emplace_back(printable(reason));
+  std::vector<std::string>& foreign = names_->foreign_exits;
+  const std::optional<KnownExit> known = known_exit(reason);
+  if (known && (known->isa == Isa::svm || known->isa == Isa::vmx)) {
+    code = known->code;
+  } else if (foreign.size() < max_foreign_exits) {
+    code = foreign_exit_base + foreign.size();
+    foreign.emplace_back(printable(reason));
+  } else {
+    return foreign_exit_base + max_foreign_exits;  // garbage: no recording has so many reasons
   }
-  if (reasons_.size() < 4096) reasons_.emplace_back(reason, code);
+  if (reasons_.size() < max_foreign_exits) reasons_.push_back({std::string{reason}, code});
   return code;
 }
 
@@ -111,8 +104,8 @@ bool PayloadParser::parse_switch(std::string_view text, TraceEvent& event) {
   }
   f[2] = pack_letters(state);
   // Thread 0 is one idle thread per CPU: no name of its own.
-  if (f[0] != 0) capture_->threads.set(static_cast<std::int32_t>(f[0]), previous);
-  if (f[3] != 0) capture_->threads.set(static_cast<std::int32_t>(f[3]), next);
+  if (f[0] != 0) names_->threads.set(static_cast<std::int32_t>(f[0]), previous);
+  if (f[3] != 0) names_->threads.set(static_cast<std::int32_t>(f[3]), next);
   return true;
 }
 
@@ -127,7 +120,7 @@ bool PayloadParser::parse_wakeup(std::string_view text, TraceEvent& event) {
   }
   if (scan.literal(" success=") && !scan.decimal(success)) return false;
   if (!scan.literal(" target_cpu=") || !scan.decimal(f[2])) return false;
-  if (f[0] != 0) capture_->threads.set(static_cast<std::int32_t>(f[0]), comm);
+  if (f[0] != 0) names_->threads.set(static_cast<std::int32_t>(f[0]), comm);
   return true;
 }
 

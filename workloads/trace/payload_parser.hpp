@@ -17,8 +17,8 @@ namespace svmsim::workloads {
 /// 0xb0`), and decimal before (`irq 52`).
 class PayloadParser {
  public:
-  /// Thread names and foreign exit reasons go into `capture`, which must outlive the parser.
-  explicit PayloadParser(Capture& capture) : capture_(&capture) {}
+  /// Thread names and foreign exit reasons go into `names`, which must outlive the parser.
+  explicit PayloadParser(TraceNames& names) : names_(&names) {}
 
   /// False when the text has not the form of the event's kind; `event` is then half filled.
   [[nodiscard]] bool parse(std::string_view text, TraceEvent& event);
@@ -32,8 +32,12 @@ class PayloadParser {
   bool parse_switch(std::string_view text, TraceEvent& event);
   bool parse_wakeup(std::string_view text, TraceEvent& event);
 
-  Capture* capture_;
-  std::vector<std::pair<std::string, std::uint64_t>> reasons_;  ///< met so far; a capture has few
+  TraceNames* names_;
+  struct Reason {
+    std::string text;
+    std::uint64_t code = 0;
+  };
+  std::vector<Reason> reasons_;  ///< met so far, the last one first; a capture has few
 };
 
 }  // namespace svmsim::workloads

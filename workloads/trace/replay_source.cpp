@@ -65,7 +65,7 @@ class ReplayLayout {
       } else if (item.kind == ReplayKind::interrupt) {
         // Its own causes lie behind ours in causes_, so ours must be settled first: give them to a step of
         // their own.
-        if (item.cause == InterruptCause::unknown) external(false, item.vector);
+        if (!is_ipi(item.cause)) external(false, item.vector);
         if (external_count != 0) carry(steps, external_count, item.action.rip);
         const std::size_t slot = bodies_.size();
         bodies_.emplace_back().vector = item.vector;

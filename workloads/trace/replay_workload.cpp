@@ -1,5 +1,7 @@
 #include "workloads/trace/replay_workload.hpp"
 
+#include <array>
+
 namespace svmsim::workloads {
 
 using svm::ActionKind;
@@ -16,16 +18,22 @@ std::string_view kernel_name(KernelGeneration kernel) {
   return "";
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 7> cause_names{"unknown",     "self_ipi",   "ipi", "lapic_timer",
+                                                      "device_line", "device_msi", "host"};
+
+}  // namespace
+
 std::string_view cause_name(InterruptCause cause) {
-  switch (cause) {
-    case InterruptCause::unknown:
-      return "unknown";
-    case InterruptCause::self_ipi:
-      return "self_ipi";
-    case InterruptCause::ipi:
-      return "ipi";
+  return cause_names[static_cast<std::size_t>(cause)];
+}
+
+std::optional<InterruptCause> cause_of_name(std::string_view name) {
+  for (std::size_t i = 0; i < cause_names.size(); ++i) {
+    if (cause_names[i] == name) return static_cast<InterruptCause>(i);
   }
-  return "";
+  return std::nullopt;
 }
 
 std::uint8_t default_length(ActionKind kind, std::uint32_t number) noexcept {

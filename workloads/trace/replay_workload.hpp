@@ -19,11 +19,20 @@ namespace svmsim::workloads {
 
 /// Who caused an injected interrupt.
 enum class InterruptCause : std::uint8_t {
-  unknown,   ///< a device, a timer, or what the recording does not show: replayed as an external cause
-  self_ipi,  ///< an IPI of the same vCPU
-  ipi,       ///< an IPI of another vCPU
+  unknown,      ///< what the recording does not show
+  self_ipi,     ///< an IPI of the same vCPU
+  ipi,          ///< an IPI of another vCPU
+  lapic_timer,  ///< the LAPIC timer of the vCPU
+  device_line,  ///< an interrupt line (GSI or PIC pin)
+  device_msi,   ///< a message-signalled interrupt
+  host,         ///< the host: only of wake-ups
 };
 [[nodiscard]] std::string_view cause_name(InterruptCause cause);
+[[nodiscard]] std::optional<InterruptCause> cause_of_name(std::string_view name);
+/// The guests themselves bring it about. All other causes are replayed as external ones.
+[[nodiscard]] constexpr bool is_ipi(InterruptCause cause) noexcept {
+  return cause == InterruptCause::self_ipi || cause == InterruptCause::ipi;
+}
 
 enum class ReplayKind : std::uint8_t {
   action,     ///< something the guest does
@@ -54,10 +63,11 @@ struct ReplayItem {
   std::uint8_t vector = 0;                         ///< of an interrupt
   InterruptCause cause = InterruptCause::unknown;  ///< of an interrupt
   std::int32_t cause_vcpu = -1;                    ///< sender of an ipi
-  std::uint64_t cause_line = 0;  ///< line of the event that accepted the interrupt; 0 unknown
-  std::uint64_t line = 0;        ///< line of the recording; 0 = none
-  std::uint64_t exit_code = 0;   ///< of host_interrupt and opaque
-  svm::GuestAction action;       ///< of host_interrupt and opaque only the rIP
+  std::uint64_t cause_line = 0;   ///< line of the event that accepted the interrupt; 0 unknown
+  std::uint64_t source_line = 0;  ///< line of the IPI, of the timer's arming, of the device's line or message
+  std::uint64_t line = 0;         ///< line of the recording; 0 = none
+  std::uint64_t exit_code = 0;    ///< of host_interrupt and opaque
+  svm::GuestAction action;        ///< of host_interrupt and opaque only the rIP
 
   [[nodiscard]] bool has(std::uint8_t flag) const noexcept { return (flags & flag) != 0; }
 };

@@ -294,15 +294,15 @@ void VcpuImporter::process_exit(const Group& group) {
 
 void VcpuImporter::push_handler(const Group& group, std::size_t position) {
   const auto vector = static_cast<std::uint8_t>(event(position).field[0]);
-  const InterruptCauses::Cause cause =
-      interrupt_causes_.of(stream_.vm, stream_.vcpu, vector, stream_.events[position]);
+  const Cause cause = interrupt_causes_.of(stream_.events[position]);
   ++cause_counts_[std::string{cause_name(cause.kind)}];
   ReplayItem item;
   item.kind = ReplayKind::interrupt;
   item.vector = vector;
   item.cause = cause.kind;
   item.cause_vcpu = cause.kind == InterruptCause::ipi ? cause.sender : -1;
-  item.cause_line = cause.accepted ? capture_.lines[cause.event] : 0;
+  item.cause_line = cause.accept_line;
+  item.source_line = cause.source_line;
   item.line = line(position);
   if (group.next_entry != none && event(group.next_entry).has_field(0)) {
     item.action.rip = event(group.next_entry).field[0];

@@ -7,127 +7,66 @@
 
 #include "svm/exit_code.hpp"
 #include "workloads/trace/ftrace_writer.hpp"
+#include "workloads/trace/interrupt_causes.hpp"
+#include "workloads/trace/vcpu_threads.hpp"
 
 namespace svmsim::workloads {
 
 namespace {
 
-bool is_entry_or_exit(const TraceEvent& event) {
-  return event.kind == EventKind::kvm_entry || event.kind == EventKind::kvm_exit;
-}
-
-/// Lines with a thread: the thread is the vCPU.
-std::vector<VcpuStream> by_thread(const Capture& capture) {
-  std::map<std::int32_t, std::size_t> index;
-  std::map<int, int> vms_of_vcpu;
-  std::vector<VcpuStream> streams;
-  for (const TraceEvent& event : capture.events) {
-    if (event.tid < 0 || !is_entry_or_exit(event) || event.vcpu < 0 || index.count(event.tid) != 0) continue;
-    index.emplace(event.tid, streams.size());
-    VcpuStream& stream = streams.emplace_back();
-    stream.vcpu = event.vcpu;
-    stream.vm = vms_of_vcpu[event.vcpu]++;
-    stream.tid = event.tid;
-  }
-  for (std::size_t i = 0; i < capture.events.size(); ++i) {
-    const auto found = index.find(capture.events[i].tid);
-    if (found != index.end()) streams[found->second].events.push_back(static_cast<std::uint32_t>(i));
-  }
-  return streams;
-}
-
-/// Lines without a thread: only kvm_entry and kvm_exit say whose they are; what stands between belongs to the
-/// vCPU that left its guest last and is still in the host.
-class VcpuSplitter {
- public:
-  void add(const TraceEvent& event, std::uint32_t index) {
-    if (is_entry_or_exit(event)) {
-      current_ = event.vcpu >= 0 ? stream_of(event.vcpu) : current_ == none ? stream_of(0) : current_;
-      std::vector<std::uint32_t>& events = streams_[current_].events;
-      events.insert(events.end(), waiting_.begin(), waiting_.end());
-      waiting_.clear();
-      in_host_[current_] = event.kind == EventKind::kvm_exit;
-      events.push_back(index);
-      return;
-    }
-    if (current_ == none) {
-      waiting_.push_back(index);  // before anything: of whoever enters first
-      return;
-    }
-    if (!in_host_[current_]) {
-      const auto other = std::find(in_host_.begin(), in_host_.end(), true);
-      if (other != in_host_.end()) current_ = static_cast<std::size_t>(other - in_host_.begin());
-    }
-    streams_[current_].events.push_back(index);
-  }
-
-  std::vector<VcpuStream> take() { return std::move(streams_); }
-
- private:
-  static constexpr std::size_t none = SIZE_MAX;
-
-  std::size_t stream_of(int vcpu) {
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      if (streams_[i].vcpu == vcpu) return i;
-    }
-    streams_.emplace_back().vcpu = vcpu;
-    in_host_.push_back(false);
-    return streams_.size() - 1;
-  }
-
-  std::vector<VcpuStream> streams_;
-  std::vector<bool> in_host_;
-  std::vector<std::uint32_t> waiting_;
-  std::size_t current_ = none;
-};
-
-/// 6.18 prints the accepted interrupt before the IPI that brought it, older kernels after.
-/// 0 = no such pair in the stream, 1 = IPI first, 2 = accept first.
-int accept_order(const Capture& capture, const VcpuStream& stream) {
-  for (std::size_t i = 1; i < stream.events.size(); ++i) {
-    const TraceEvent& before = capture.events[stream.events[i - 1]];
-    const TraceEvent& after = capture.events[stream.events[i]];
-    if (before.kind == EventKind::kvm_apic_ipi && after.kind == EventKind::kvm_apic_accept_irq) return 1;
-    if (before.kind == EventKind::kvm_apic_accept_irq && after.kind == EventKind::kvm_apic_ipi) return 2;
-  }
-  return 0;
-}
-
-/// 6.1 prints kvm_exit behind its WRMSR fastpath: kvm_msr stands between kvm_entry and kvm_exit.
-bool exit_after_fastpath(const Capture& capture, const VcpuStream& stream) {
-  bool in_guest = false;
-  bool detail = false;
-  for (const std::uint32_t index : stream.events) {
+bool has_entry_or_exit(const Capture& capture, const VcpuStream& stream) {
+  return std::any_of(stream.events.begin(), stream.events.end(), [&](std::uint32_t index) {
     const EventKind kind = capture.events[index].kind;
-    if (kind == EventKind::kvm_entry) {
-      in_guest = true;
-      detail = false;
-    } else if (kind == EventKind::kvm_msr && in_guest) {
-      detail = true;
-    } else if (kind == EventKind::kvm_exit) {
-      if (detail) return true;
-      in_guest = false;
-    }
-  }
-  return false;
+    return kind == EventKind::kvm_entry || kind == EventKind::kvm_exit;
+  });
 }
 
 }  // namespace
 
 std::vector<VcpuStream> split_streams(const Capture& capture) {
-  const bool threads = std::any_of(capture.events.begin(), capture.events.end(), [](const TraceEvent& event) {
-    return is_entry_or_exit(event) && event.tid >= 0;
-  });
-  std::vector<VcpuStream> streams;
-  if (threads) {
-    streams = by_thread(capture);
-  } else {
-    VcpuSplitter splitter;
-    for (std::size_t i = 0; i < capture.events.size(); ++i) {
-      splitter.add(capture.events[i], static_cast<std::uint32_t>(i));
-    }
-    streams = splitter.take();
+  VcpuThreads threads;
+  std::vector<std::uint32_t> owner;
+  owner.reserve(capture.events.size());
+  constexpr std::uint32_t nobody = UINT32_MAX;
+  for (const TraceEvent& event : capture.events) {
+    const auto process = capture.processes.find(event.tid);
+    const std::size_t stream =
+        threads.assign(event, process == capture.processes.end() ? -1 : process->second);
+    owner.push_back(stream == VcpuThreads::none ? nobody : static_cast<std::uint32_t>(stream));
   }
+  // What a thread did before it first entered its guest is its own too. Streams of one vCPU that several
+  // threads ran in turn are one.
+  std::map<std::int32_t, std::uint32_t> first_of_thread;
+  std::map<std::pair<int, int>, std::size_t> index;
+  std::vector<std::size_t> target;
+  std::vector<VcpuStream> streams;
+  for (const VcpuThreads::Stream& one : threads.streams()) {
+    if (one.tid >= 0) first_of_thread.emplace(one.tid, static_cast<std::uint32_t>(target.size()));
+    const auto [found, fresh] = index.try_emplace({one.vm, one.vcpu}, streams.size());
+    target.push_back(found->second);
+    if (!fresh) continue;
+    VcpuStream& stream = streams.emplace_back();
+    stream.vm = one.vm;
+    stream.vcpu = one.vcpu;
+    stream.tid = one.tid;
+  }
+  for (std::size_t i = 0; i < owner.size(); ++i) {
+    std::uint32_t stream = owner[i];
+    if (stream == nobody) {
+      const auto found = first_of_thread.find(capture.events[i].tid);
+      if (found == first_of_thread.end()) continue;
+      stream = found->second;
+    }
+    streams[target[stream]].events.push_back(static_cast<std::uint32_t>(i));
+  }
+  // Without a kvm_entry or kvm_exit that says whose it is, a stream is no vCPU.
+  streams.erase(std::remove_if(streams.begin(), streams.end(),
+                               [&](const VcpuStream& stream) {
+                                 return stream.vcpu < 0 && !has_entry_or_exit(capture, stream);
+                               }),
+                streams.end());
+  for (VcpuStream& stream : streams)
+    stream.vcpu = std::max(stream.vcpu, 0);
   std::stable_sort(streams.begin(), streams.end(), [](const VcpuStream& a, const VcpuStream& b) {
     return a.vm != b.vm ? a.vm < b.vm : a.vcpu < b.vcpu;
   });
@@ -172,37 +111,14 @@ bool cut_window(const Capture& capture, KernelGeneration kernel, const EventPatt
   return true;
 }
 
-GenerationGuess infer_generation(const Capture& capture, const std::vector<VcpuStream>& streams) {
-  for (const TraceEvent& event : capture.events) {
-    if (event.kind == EventKind::kvm_entry && event.has_field(1)) {
-      return {KernelGeneration::v6_18, true, "kvm_entry prints intr_info"};
-    }
-    if (event.kind == EventKind::kvm_exit && event.has_field(5)) {
-      return {KernelGeneration::v6_18, true, "kvm_exit prints requests"};
-    }
+GenerationGuess infer_generation(const Capture& capture) {
+  VcpuThreads threads;
+  GenerationProbe probe;
+  for (std::size_t i = 0; i < capture.events.size(); ++i) {
+    const ReadEvent read = read_event_of(capture, i);
+    probe.event(read, threads.assign(read.event, read.tgid));
   }
-  int order = 0;
-  for (const VcpuStream& stream : streams) {
-    if (exit_after_fastpath(capture, stream)) {
-      return {KernelGeneration::v6_1, true, "kvm_exit stands behind the events of its WRMSR fastpath"};
-    }
-    if (order == 0) order = accept_order(capture, stream);
-  }
-  if (order == 2)
-    return {KernelGeneration::v6_18, true, "kvm_apic_accept_irq stands before its kvm_apic_ipi"};
-  for (const TraceEvent& event : capture.events) {
-    if (capture.name_of(event) != "kvm_apicv_inhibit_changed") continue;
-    // "set reason=0, inhibits=0x1 DISABLED": the names came after 6.1.
-    const std::string_view text = capture.other_text_of(event);
-    const std::size_t mask = text.find("inhibits=0x");
-    if (mask == std::string_view::npos || text.substr(mask).rfind("inhibits=0x0", 0) == 0) continue;
-    if (text.find(' ', mask) == std::string_view::npos) {
-      return {KernelGeneration::v6_1, true, "kvm_apicv_inhibit_changed prints no names of the inhibits"};
-    }
-    return {KernelGeneration::v6_12, true,
-            "kvm_apicv_inhibit_changed prints the names of the inhibits, kvm_entry no intr_info"};
-  }
-  return {KernelGeneration::v6_12, false, "nothing in the text tells 6.1 from 6.12; 6.12 is assumed"};
+  return probe.guess();
 }
 
 }  // namespace svmsim::workloads

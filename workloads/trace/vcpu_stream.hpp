@@ -9,6 +9,7 @@
 
 #include "workloads/kernel_generation.hpp"
 #include "workloads/trace/capture.hpp"
+#include "workloads/trace/generation_probe.hpp"
 
 namespace svmsim::workloads {
 
@@ -39,13 +40,7 @@ struct EventPattern {
 bool cut_window(const Capture& capture, KernelGeneration kernel, const EventPattern& from,
                 const EventPattern& to, VcpuStream& stream);
 
-/// What the text says about the kernel that wrote it.
-struct GenerationGuess {
-  KernelGeneration kernel = KernelGeneration::v6_12;
-  bool certain = false;
-  std::string evidence;  ///< one sentence
-};
-[[nodiscard]] GenerationGuess infer_generation(const Capture& capture,
-                                               const std::vector<VcpuStream>& streams);
+/// GenerationProbe over a whole capture.
+[[nodiscard]] GenerationGuess infer_generation(const Capture& capture);
 
 }  // namespace svmsim::workloads

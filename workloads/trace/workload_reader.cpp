@@ -288,20 +288,19 @@ class WorkloadReader {
     const std::string_view text =
         equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
     if (key == "cause") {
-      for (const InterruptCause cause :
-           {InterruptCause::unknown, InterruptCause::self_ipi, InterruptCause::ipi}) {
-        if (text != cause_name(cause)) continue;
-        result.cause = cause;
+      const std::optional<InterruptCause> cause = cause_of_name(text);
+      if (cause) {
+        result.cause = *cause;
         return true;
       }
-      problem(key, "must be unknown, self_ipi or ipi");
+      problem(key, "must be unknown, self_ipi, ipi, lapic_timer, device_line, device_msi or host");
       return false;
     }
     struct Key {
       std::string_view name;
       std::uint64_t maximum;
     };
-    constexpr std::array<Key, 10> keys{{{"rip", UINT64_MAX},
+    constexpr std::array<Key, 11> keys{{{"rip", UINT64_MAX},
                                         {"len", 15},
                                         {"size", 64},
                                         {"cpl", 3},
@@ -310,7 +309,8 @@ class WorkloadReader {
                                         {"info1", UINT64_MAX},
                                         {"info2", UINT64_MAX},
                                         {"sender", INT32_MAX},
-                                        {"accepted", UINT64_MAX}}};
+                                        {"accepted", UINT64_MAX},
+                                        {"source", UINT64_MAX}}};
     const auto found =
         std::find_if(keys.begin(), keys.end(), [&](const Key& one) { return one.name == key; });
     if (found == keys.end()) {
@@ -354,8 +354,11 @@ class WorkloadReader {
       case 8:
         result.cause_vcpu = static_cast<std::int32_t>(value);
         break;
-      default:
+      case 9:
         result.cause_line = value;
+        break;
+      default:
+        result.source_line = value;
         break;
     }
     return true;

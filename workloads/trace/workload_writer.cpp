@@ -105,6 +105,7 @@ void append_item(std::string& text, const ReplayItem& item, std::size_t depth) {
                      cause_name(item.cause));
       if (item.cause_vcpu >= 0) fmt::format_to(out, " sender={}", item.cause_vcpu);
       if (item.cause_line != 0) fmt::format_to(out, " accepted={}", item.cause_line);
+      if (item.source_line != 0) fmt::format_to(out, " source={}", item.source_line);
       break;
     case ReplayKind::host_interrupt:
     case ReplayKind::opaque:
