@@ -251,7 +251,7 @@ ReplayWorkload load_replay(const std::string& path, int capture, const HostConfi
 std::string import_trace_json(const std::vector<std::string>& paths, const std::string& output, int capture,
                               const std::string& options_text) {
   const ImportOptions options = parse_options(options_text);
-  if (output.empty()) return to_json(workloads::import_report(paths, options, capture));
+  if (output.empty()) return to_json(workloads::import_report_of_files(paths, options, capture));
   const TraceFile file = workloads::read_trace_files(paths);
   const Capture& chosen = choose_capture(file, capture);
   const ImportResult result = workloads::import_capture(chosen, options);

@@ -111,7 +111,7 @@ TEST_CASE("trace workload file: what it looks like") {
         "compute 1000\n"
         "sti rip=0x4004ac inferred\n"
         "hlt rip=0x4004ad line=20\n"
-        "interrupt 0xb0 rip=0x4004ae cause=self_ipi accepted=16 line=23\n"
+        "interrupt 0xb0 rip=0x4004ae cause=self_ipi accepted=16 source=15 line=23\n"
         "  compute 1000\n"
         "  wrmsr 0x80b 0x0 rip=0x406a74 line=25 open_end\n"
         "  iret inferred\n"
@@ -152,7 +152,8 @@ TEST_CASE("trace workload file: all problems at once, with line and nearest word
   CHECK(problems[5].text() == "w.txt:8: len: 16 is above 15");
   CHECK(problems[6].line == 9);
   CHECK(problems[7].message == "rip= is missing");
-  CHECK(problems[8].message == "must be unknown, self_ipi or ipi");
+  CHECK(problems[8].message ==
+        "must be unknown, self_ipi, ipi, lapic_timer, device_line, device_msi or host");
   CHECK(problems[9].message == "argument 2 is missing");
   CHECK(problems[10].line == 13);
 

@@ -191,6 +191,10 @@ void CaptureTally::event(const ReadEvent& read) {
   }
   const TraceEvent& event = read.event;
   const std::size_t stream = threads_.assign(event, read.tgid);
+  if (event.kind == EventKind::kvm_exit && codes_.size() < max_names &&
+      std::find(codes_.begin(), codes_.end(), event.field[0]) == codes_.end()) {
+    codes_.push_back(event.field[0]);
+  }
   causes_.event(read, stream, 0);
   probe_.event(read, stream);
   if ((options_.from || options_.to) && outside_cut(read)) {

@@ -117,6 +117,7 @@ class CaptureTally {
   std::uint64_t lost_ = 0;
   std::vector<StatTable> tables_;
   std::uint64_t events_ = 0;
+  std::vector<std::uint64_t> codes_;  ///< exit codes met, also outside the window: they tell the ISA
   TimeBase time_base_ = TimeBase::none;
 };
 

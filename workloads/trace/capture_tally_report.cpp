@@ -1,12 +1,24 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "workloads/trace/capture_tally.hpp"
+#include "workloads/trace/table_words.hpp"
 
 // From the counts of a capture to its report.
 
 namespace svmsim::workloads {
+
+namespace {
+
+/// systemtap and bpftrace print bare numbers, whose ISA only the user knows.
+std::optional<KnownExit> known_row(const std::string& name, Isa numbers) {
+  const std::optional<std::uint64_t> number = table_words::whole_number(name);
+  return known_exit(number ? fmt::format("0x{:x}", *number) : name, numbers);
+}
+
+}  // namespace
 
 void CaptureTally::sum(ImportReport& report, const Counts& counts) const {
   for (std::size_t kind = 0; kind < kinds; ++kind) {
@@ -66,7 +78,7 @@ void CaptureTally::fill_tables(ImportReport& report) const {
       if (!row.count) continue;
       const bool exit_child = row.parent == "kvm_exit" || row.parent == "kvm_userspace_exit";
       if (table.content == TableContent::exits) {
-        const auto known = known_exit(row.name, options_.isa.value_or(Isa::unknown));
+        const auto known = known_row(row.name, options_.isa.value_or(Isa::unknown));
         const std::string name = known && (known->isa == Isa::svm || known->isa == Isa::vmx)
                                      ? names_.exit_name(known->code)
                                      : row.name;
@@ -99,7 +111,12 @@ void CaptureTally::fill_isa(ImportReport& report) const {
   const auto see = [&](Isa isa, const std::string& name) {
     if (isa != Isa::unknown) seen.try_emplace(isa, name);
   };
-  for (const auto& [name, count] : report.exits) {
+  std::set<std::string> names;
+  for (const auto& [name, count] : report.exits)
+    names.insert(name);
+  for (const std::uint64_t code : codes_)
+    names.insert(names_.exit_name(code));
+  for (const std::string& name : names) {
     // A number says nothing by itself, and "UNKNOWN" is every tool's.
     if (const auto known = known_exit(name, Isa::unknown)) see(known->isa, name);
   }
@@ -117,7 +134,7 @@ void CaptureTally::fill_isa(ImportReport& report) const {
     }
   }
   bool numbers = false;
-  for (const auto& [name, count] : report.exits)
+  for (const std::string& name : names)
     numbers = numbers || name.rfind("0x", 0) == 0;
   if (seen.size() == 1) {
     report.isa = isa_name(seen.begin()->first);
@@ -183,6 +200,7 @@ ImportReport CaptureTally::finish(const std::string& source, std::string_view fo
   report.source = source;
   report.format = format;
   report.lines = line_count;
+  report.time_base = time_base_;
   report.lost_events = lost_;
   report.unknown = unknown_;
   report.dropped = dropped_;

@@ -82,23 +82,19 @@ void CauseTracker::ipi(const ReadEvent& read, std::size_t stream, int vector) {
       }
       accept.learned_timer = false;
     }
-    const std::uint64_t line = accept.cause.accept_line;
-    accept.cause = cause_of_source(source, vm, target, stream);
-    accept.cause.accept_line = line;
+    blame(accept, source, vm, stream);
   }
   if (context.sources.size() < max_sources) context.sources.push_back(source);
 }
 
-Cause CauseTracker::cause_of_source(const Source& source, int vm, std::uint64_t target, std::size_t sender) {
-  Cause cause;
+void CauseTracker::blame(Accept& accept, const Source& source, int vm, std::size_t sender) {
+  Cause& cause = accept.cause;
   cause.source_line = source.line;
   if (source.kind == SourceKind::ipi) {
-    if (sender == VcpuThreads::none) return cause;
-    const int from = threads_.streams()[sender].vcpu;
-    const bool self = from >= 0 && static_cast<std::uint64_t>(from) == target;
-    cause.kind = self ? InterruptCause::self_ipi : InterruptCause::ipi;
-    cause.sender = from;
-    return cause;
+    if (sender == VcpuThreads::none) return;
+    cause.kind = InterruptCause::ipi;
+    accept.sender = sender;
+    return;
   }
   cause.kind = source.kind == SourceKind::msi ? InterruptCause::device_msi : InterruptCause::device_line;
   const std::uint64_t accesses = device_accesses_[vm];
@@ -108,6 +104,16 @@ Cause CauseTracker::cause_of_source(const Source& source, int vm, std::uint64_t 
   std::uint64_t& seen = device_seen_[static_cast<std::uint64_t>(vm) << 40 | id];
   cause.closed_loop = accesses != seen;
   seen = accesses;
+}
+
+// Whose IPI it was is said last: the lines before a vCPU's first kvm_entry do not number it.
+Cause CauseTracker::settled(Cause cause, std::size_t sender, std::size_t receiver) const {
+  if (cause.kind != InterruptCause::ipi || sender == VcpuThreads::none) return cause;
+  cause.sender = threads_.streams()[sender].vcpu;
+  const VcpuThreads::Stream& one = threads_.streams()[receiver];
+  const VcpuThreads::Stream& other = threads_.streams()[sender];
+  if (sender == receiver || (one.vm == other.vm && one.vcpu == other.vcpu))
+    cause.kind = InterruptCause::self_ipi;
   return cause;
 }
 
@@ -166,7 +172,7 @@ void CauseTracker::accept_at(const ReadEvent& read, int vm, Context& context, st
   };
   const Source* const source = ambiguous ? nullptr : best();
   if (source != nullptr) {
-    accept.cause = cause_of_source(*source, vm, target, sender);
+    blame(accept, *source, vm, sender);
   } else if (!ambiguous) {
     if (at != VcpuThreads::none) {
       (void)timer_fires(vcpu(at).timer, vector, accept.cause, accept.learned_timer);
@@ -197,6 +203,7 @@ void CauseTracker::injection(const ReadEvent& read, std::size_t stream, std::uin
   if (found != accepts_.end()) {
     one.serial = found->second.serial;
     one.cause = found->second.cause;
+    one.sender = found->second.sender;
   } else {
     // The PIC delivers without the LAPIC: its base is a multiple of eight, so the pin shows in the vector.
     const Pin* pin = nullptr;
@@ -221,8 +228,11 @@ void CauseTracker::settle_injections(std::size_t stream) {
   Vcpu& owner = vcpu(stream);
   for (Injection& one : owner.injections) {
     const auto found = accepts_.find(one.key);
-    if (found != accepts_.end() && found->second.serial == one.serial) one.cause = found->second.cause;
-    findings_.push_back({false, stream, one.token, one.cause});
+    if (found != accepts_.end() && found->second.serial == one.serial) {
+      one.cause = found->second.cause;
+      one.sender = found->second.sender;
+    }
+    findings_.push_back({false, stream, one.token, settled(one.cause, one.sender, stream)});
   }
   owner.injections.clear();
 }
@@ -244,7 +254,7 @@ void CauseTracker::settle_wakeup(std::size_t stream) {
   finding.token = owner.wake_token;
   const auto found = accepts_.find(owner.last_accept_key);
   if (owner.last_accept_line > owner.halted_line && found != accepts_.end()) {
-    finding.cause = found->second.cause;
+    finding.cause = settled(found->second.cause, found->second.sender, stream);
   } else if (owner.waker_known) {
     finding.cause.kind = InterruptCause::host;
   }

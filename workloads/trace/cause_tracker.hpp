@@ -72,6 +72,7 @@ class CauseTracker {
   struct Accept {
     Cause cause;
     std::uint64_t serial = 0;
+    std::size_t sender = VcpuThreads::none;  ///< stream that sent the IPI
     bool learned_timer = false;
   };
   struct Timer {
@@ -88,6 +89,7 @@ class CauseTracker {
     std::uint64_t serial = 0;
     std::uint64_t token = 0;
     Cause cause;
+    std::size_t sender = VcpuThreads::none;
   };
   struct Vcpu {
     Context context;
@@ -112,7 +114,8 @@ class CauseTracker {
   void ipi(const ReadEvent& read, std::size_t stream, int vector);
   void accept(const ReadEvent& read, std::size_t stream);
   void accept_at(const ReadEvent& read, int vm, Context& context, std::size_t sender, bool ambiguous);
-  Cause cause_of_source(const Source& source, int vm, std::uint64_t target, std::size_t sender);
+  void blame(Accept& accept, const Source& source, int vm, std::size_t sender);
+  [[nodiscard]] Cause settled(Cause cause, std::size_t sender, std::size_t receiver) const;
   bool timer_fires(Timer& timer, int vector, Cause& cause, bool& learned);
   void injection(const ReadEvent& read, std::size_t stream, std::uint64_t token);
   void settle_injections(std::size_t stream);

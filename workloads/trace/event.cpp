@@ -36,6 +36,28 @@ constexpr std::array<std::string_view, 28> names{
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);
 
+/// The kinds sorted by the length of their names; those of length n are kinds[first[n]] to kinds[first[n +
+/// 1]].
+struct ByLength {
+  std::array<std::uint8_t, names.size()> kinds{};
+  std::array<std::uint8_t, 48> first{};
+};
+
+constexpr ByLength sort_by_length() {
+  ByLength sorted;
+  std::uint8_t at = 0;
+  for (std::size_t length = 0; length < sorted.first.size(); ++length) {
+    sorted.first[length] = at;
+    // "other" is our word, not an event's.
+    for (std::size_t kind = 0; kind + 1 < names.size(); ++kind) {
+      if (names[kind].size() == length) sorted.kinds[at++] = static_cast<std::uint8_t>(kind);
+    }
+  }
+  return sorted;
+}
+constexpr ByLength by_length = sort_by_length();
+static_assert(by_length.first.back() == names.size() - 1, "a name is longer than the table");
+
 }  // namespace
 
 std::string_view event_name(EventKind kind) {
@@ -43,9 +65,11 @@ std::string_view event_name(EventKind kind) {
 }
 
 std::optional<EventKind> event_kind_of(std::string_view name) {
-  // "other" is our word, not an event's.
-  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
-    if (names[i] == name) return static_cast<EventKind>(i);
+  // Every line of a trace comes by here.
+  if (name.size() >= by_length.first.size() - 1) return std::nullopt;
+  for (std::size_t i = by_length.first[name.size()]; i < by_length.first[name.size() + 1]; ++i) {
+    const std::uint8_t kind = by_length.kinds[i];
+    if (names[kind] == name) return static_cast<EventKind>(kind);
   }
   return std::nullopt;
 }

@@ -88,6 +88,7 @@ struct ImportReport {
   std::optional<std::string> refused;  ///< why nothing of it can be used: it stays opaque
   std::optional<std::string> no_workload;  ///< why it cannot be replayed; what it counts stands
   std::string isa_evidence;
+  TimeBase time_base = TimeBase::none;
   std::string vm_evidence;  ///< how several VMs were told apart
   /// By exit reason; nothing where the recording has no time in a known unit.
   std::optional<std::map<std::string, Durations>> durations;
@@ -120,9 +121,9 @@ struct ImportResult {
                                          std::uint64_t line_count);
 /// The same straight from the files (open_traces()), in constant memory, with their tables. `capture` 0 =
 /// all.
-[[nodiscard]] ImportReport import_report(const std::vector<std::string>& paths,
-                                         const ImportOptions& options = {}, int capture = 0,
-                                         const ReadOptions& reading = {});
+[[nodiscard]] ImportReport import_report_of_files(const std::vector<std::string>& paths,
+                                                  const ImportOptions& options = {}, int capture = 0,
+                                                  const ReadOptions& reading = {});
 
 /// JSON with keys in a fixed order and counts by name.
 [[nodiscard]] std::string to_json(const ImportReport& report);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "workloads/trace/import.hpp"
+#include "workloads/trace/workload_words.hpp"
 
 namespace svmsim::workloads {
 
@@ -97,6 +98,7 @@ std::string to_json(const ImportReport& report) {
   json["refused"] = report.refused ? Json(*report.refused) : Json(nullptr);
   json["no_workload"] = report.no_workload ? Json(*report.no_workload) : Json(nullptr);
   json["isa_evidence"] = report.isa_evidence;
+  json["time_base"] = time_base_word(report.time_base);
   json["wakeups"] = counts_json(report.wakeups);
   json["coverage"] = counts_json(report.coverage);
   json["polling"] = counts_json(report.polling);

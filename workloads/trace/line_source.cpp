@@ -4,15 +4,18 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <stdexcept>
 #include <streambuf>
 
 #include <boost/iostreams/device/file.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filter/lzma.hpp>
-#include <boost/iostreams/filter/zstd.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
+#include <boost/iostreams/read.hpp>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <zstd.h>
 
 #include "svm/user_error.hpp"
 
@@ -71,6 +74,47 @@ bool LineSource::next(std::string_view& line) {
   }
   return true;
 }
+
+/// zstd, like Boost's filter, but one that notices when the data end inside a frame.
+class ZstdFilter {
+ public:
+  using char_type = char;
+  struct category : boost::iostreams::multichar_input_filter_tag {};
+
+  ZstdFilter() : stream_(ZSTD_createDStream(), ZSTD_freeDStream), packed_(ZSTD_DStreamInSize()) {
+    if (stream_ == nullptr) throw std::bad_alloc();
+  }
+
+  template <typename Source>
+  std::streamsize read(Source& source, char* out, std::streamsize size) {
+    ZSTD_outBuffer output{out, static_cast<std::size_t>(size), 0};
+    while (output.pos == 0) {
+      if (begin_ == end_) {
+        const std::streamsize got =
+            boost::iostreams::read(source, packed_.data(), static_cast<std::streamsize>(packed_.size()));
+        if (got <= 0) {
+          if (inside_frame_) throw std::runtime_error("the data end inside a frame");
+          return -1;
+        }
+        begin_ = 0;
+        end_ = static_cast<std::size_t>(got);
+      }
+      ZSTD_inBuffer input{packed_.data(), end_, begin_};
+      const std::size_t left = ZSTD_decompressStream(stream_.get(), &output, &input);
+      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
+      inside_frame_ = left != 0;
+      begin_ = input.pos;
+    }
+    return static_cast<std::streamsize>(output.pos);
+  }
+
+ private:
+  std::shared_ptr<ZSTD_DStream> stream_;  // filters are copied
+  std::vector<char> packed_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  bool inside_frame_ = false;
+};
 
 /// Buffer between the decompressor and the reader: counts, bounds, and turns a decompressor's exception into
 /// an end of file with a reason.
@@ -140,7 +184,7 @@ UnpackingFile::UnpackingFile(const std::string& path, unsigned max_expansion)
     state.filter.push(io::lzma_decompressor());
   } else if (first.substr(0, 4) == "\x28\xb5\x2f\xfd") {
     state.packing = "zstd";
-    state.filter.push(io::zstd_decompressor());
+    state.filter.push(ZstdFilter());
   }
   if (!state.packing.empty()) state.filter.push(state.file);
   state.stream = std::make_unique<std::istream>(&state);

@@ -161,8 +161,8 @@ ImportReport merge_reports(std::vector<ImportReport> reports, const std::string&
   return total;
 }
 
-ImportReport import_report(const std::vector<std::string>& paths, const ImportOptions& options, int capture,
-                           const ReadOptions& reading) {
+ImportReport import_report_of_files(const std::vector<std::string>& paths, const ImportOptions& options,
+                                    int capture, const ReadOptions& reading) {
   ReportBuilder builder(paths.empty() ? std::string{} : paths.front(), options);
   builder.choose(capture);
   open_traces(paths, reading)->read(builder);

@@ -200,6 +200,16 @@ bool statistics_line(std::string_view line, std::string_view& name, std::uint64_
   return true;
 }
 
+bool is_heading(std::string_view line) {
+  line = trim(line);
+  for (const std::string_view beginning :
+       {"Analyze events for ", "Attaching ", "Tracing KVM exits", "kvm statistics - summary",
+        "Display kvm exit", "Tracing KVM exit", "Kernel pid", "Processed "}) {
+    if (line.substr(0, beginning.size()) == beginning) return true;
+  }
+  return false;
+}
+
 bool is_event_table(const StatTable& table) {
   return std::any_of(table.rows.begin(), table.rows.end(),
                      [](const StatRow& row) { return row.parent.empty() && row.name.rfind("kvm_", 0) == 0; });

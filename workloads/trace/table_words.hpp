@@ -31,6 +31,8 @@ namespace svmsim::workloads::table_words {
 [[nodiscard]] bool is_domstats_line(std::string_view line);
 /// `halt_exits 204769`, `halt_exits: 204769` or `.../halt_exits:204769` for a name that is one of KVM's.
 [[nodiscard]] bool statistics_line(std::string_view line, std::string_view& name, std::uint64_t& value);
+/// A tool's words around its tables, which say nothing more ("Analyze events for all VMs, all VCPUs:").
+[[nodiscard]] bool is_heading(std::string_view line);
 /// kvm_stat shows tracepoints or debugfs counters: whether the top rows are tracepoints.
 [[nodiscard]] bool is_event_table(const StatTable& table);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "workloads/trace/line_source.hpp"
+#include "workloads/trace/table_words.hpp"
 #include "workloads/trace/text_scanner.hpp"
 
 namespace svmsim::workloads {
@@ -116,8 +117,13 @@ void TextParser::handle(const ParsedLine& parsed, std::string_view text, bool cu
   if ((tables_.active() || !is_event) && !prefix_waits) {
     const std::size_t quote = text.find_first_not_of("> \t");
     const std::size_t mark = text.rfind('>', quote);
-    const std::string_view bare =
-        quote != std::string_view::npos && mark != std::string_view::npos ? text.substr(mark + 1) : text;
+    const std::string_view bare = quote == std::string_view::npos  ? std::string_view{}
+                                  : mark == std::string_view::npos ? text
+                                                                   : text.substr(mark + 1);
+    if (parsed.shape == LineShape::unrecognised && table_words::is_heading(bare)) {
+      flush();
+      return;
+    }
     const TableParser::Verdict verdict = tables_.line(bare, number, is_event);
     if (verdict == TableParser::Verdict::taken) flush();
     for (const std::string& what : tables_.take_unknown())

@@ -204,7 +204,9 @@ void send_records(const std::vector<int>& files, int out, const TraceSink& sink)
   limit_memory();
   rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
-  (void)std::signal(SIGPIPE, SIG_DFL);
+  // The parent's handlers would print, and go on in a copy of the parent.
+  for (const int signal : {SIGPIPE, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGINT})
+    (void)std::signal(signal, SIG_DFL);
   const int quiet = ::open("/dev/null", O_WRONLY);
   if (quiet >= 0) ::dup2(quiet, STDERR_FILENO);
   tracecmd_set_loglevel(TEP_LOG_NONE);

@@ -12,6 +12,12 @@ bool is_entry_or_exit(const TraceEvent& event) {
   return event.kind == EventKind::kvm_entry || event.kind == EventKind::kvm_exit;
 }
 
+/// Only a vCPU's own thread emits these.
+bool proves_vcpu(const TraceEvent& event) {
+  return is_entry_or_exit(event) || event.kind == EventKind::kvm_inj_virq ||
+         event.kind == EventKind::kvm_inj_exception || event.kind == EventKind::kvm_vcpu_wakeup;
+}
+
 }  // namespace
 
 std::size_t VcpuThreads::add(std::int32_t tid, std::int32_t tgid, int vcpu) {
@@ -35,7 +41,7 @@ std::size_t VcpuThreads::by_thread(const TraceEvent& event, std::int32_t tgid) {
     const auto found = slots_.find(event.tid);
     if (found != slots_.end()) {
       slot = &found->second;
-    } else if (is_entry_or_exit(event)) {
+    } else if (proves_vcpu(event)) {
       slot = &slots_[event.tid];
     } else {
       return none;
@@ -43,7 +49,7 @@ std::size_t VcpuThreads::by_thread(const TraceEvent& event, std::int32_t tgid) {
     last_tid_ = event.tid;
     last_slot_ = slot;
   }
-  if (!is_entry_or_exit(event)) return slot->current;
+  if (slot->current != none && !is_entry_or_exit(event)) return slot->current;
   if (slot->current == none) {
     slot->current = add(event.tid, tgid, event.vcpu);
     return slot->current;
@@ -109,7 +115,7 @@ void VcpuThreads::group() {
   std::set<std::pair<int, std::int32_t>> seen;
   std::map<int, int> threads_of_vcpu;
   for (const Stream& stream : streams_) {
-    if (seen.insert({stream.vcpu, stream.tid}).second) ++threads_of_vcpu[stream.vcpu];
+    if (stream.vcpu >= 0 && seen.insert({stream.vcpu, stream.tid}).second) ++threads_of_vcpu[stream.vcpu];
   }
   const bool repeated = std::any_of(threads_of_vcpu.begin(), threads_of_vcpu.end(),
                                     [](const auto& one) { return one.second > 1; });
@@ -129,9 +135,10 @@ void VcpuThreads::group() {
   std::set<int> in_group;
   std::int64_t current = 0;
   for (const std::size_t index : order) {
-    if (!in_group.insert(streams_[index].vcpu).second) {
+    const int vcpu = streams_[index].vcpu;
+    if (vcpu >= 0 && !in_group.insert(vcpu).second) {
       ++current;
-      in_group = {streams_[index].vcpu};
+      in_group = {vcpu};
     }
     group_of[index] = current;
   }

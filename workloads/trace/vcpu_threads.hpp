@@ -10,9 +10,10 @@
 namespace svmsim::workloads {
 
 /// Tells to which vCPU each event belongs, event by event. Lines with a thread: the thread is a vCPU from its
-/// first kvm_entry or kvm_exit on, and one that runs several vCPUs in turn (gVisor) is each of them while it
-/// runs it. Lines without a thread: only kvm_entry and kvm_exit say whose they are; what stands between
-/// belongs to the vCPU that left its guest last and is still in the host.
+/// first kvm_entry or kvm_exit on (or kvm_inj_virq and the like, which leave its number open), and one that
+/// runs several vCPUs in turn (gVisor) is each of them while it runs it. Lines without a thread: only
+/// kvm_entry and kvm_exit say whose they are; what stands between belongs to the vCPU that left its guest
+/// last and is still in the host.
 ///
 /// VMs: by process where the lines say it; otherwise two threads with the same vCPU number are of two VMs,
 /// and threads are put together in the order of their ids, as a VMM creates them one after the other.
