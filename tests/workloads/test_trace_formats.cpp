@@ -324,3 +324,25 @@ TEST_CASE("trace cuts: by line, by time, by window; the window's rims stay outsi
     CHECK_THROWS_AS((void)CutPoint::parse(wrong, "--from"), UserError);
   }
 }
+
+TEST_CASE("trace scheduling: running, waiting for a CPU and sleeping are told apart") {
+  const auto at = [](int us, const std::string& rest) {
+    return " a-5 [0] 1.0000" + std::to_string(us) + ": " + rest + "\n";
+  };
+  const auto to = [](const char* prev, const char* state, const char* next) {
+    return std::string{"sched_switch: prev_comm=a prev_pid="} + prev + " prev_prio=120 prev_state=" + state +
+           " ==> next_comm=b next_pid=" + next + " next_prio=120";
+  };
+  const std::string wake = "sched_waking: comm=a pid=5 prio=120 target_cpu=000";
+  const ImportReport report =
+      report_of(at(10, "kvm_entry: vcpu 0, rip 0x1") + at(20, to("7", "S", "5")) +
+                at(25, to("5", "R+", "7")) + at(29, to("7", "S", "5")) + at(40, to("5", "S", "7")) +
+                at(60, wake) + at(63, to("7", "S", "5")) + at(70, to("5", "R", "7")));
+  REQUIRE(report.vcpus.size() == 1);
+  const SchedSums& sums = report.vcpus[0].sched;
+  CHECK(sums.preempted == 2);
+  CHECK(sums.blocked == 1);
+  CHECK(sums.run_time == 23000);
+  CHECK(sums.queue_time == 7000);
+  CHECK(sums.block_time == 20000);
+}

@@ -25,7 +25,8 @@ CaptureTally::CaptureTally(const ImportOptions& options, std::string_view title,
       title_(title),
       first_line_(first_line),
       windowed_(options.window_from && options.window_to),
-      causes_(threads_) {}
+      causes_(threads_),
+      sched_(threads_) {}
 
 CaptureTally::Vcpu& CaptureTally::vcpu(std::size_t stream) {
   if (stream >= vcpus_.size()) vcpus_.resize(stream + 1);
@@ -197,6 +198,8 @@ void CaptureTally::event(const ReadEvent& read) {
   }
   causes_.event(read, stream, 0);
   probe_.event(read, stream);
+  // Of the whole recording, for a wait may begin before a window and end in it.
+  sched_.event(read);
   if ((options_.from || options_.to) && outside_cut(read)) {
     causes_.findings().clear();
     ++dropped_["events outside --from and --to"];
@@ -241,7 +244,12 @@ void CaptureTally::event(const ReadEvent& read) {
 }
 
 void CaptureTally::table(const StatTable& table) {
-  tables_.push_back(table);
+  constexpr std::size_t max_tables = 1000;
+  if (tables_.size() < max_tables) {
+    tables_.push_back(table);
+  } else {
+    ++dropped_["tables beyond the first 1000 of a capture"];
+  }
 }
 
 void CaptureTally::note(const std::string& source, const ReadNote& note) {

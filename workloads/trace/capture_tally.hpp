@@ -11,6 +11,7 @@
 #include "workloads/trace/cause_tracker.hpp"
 #include "workloads/trace/generation_probe.hpp"
 #include "workloads/trace/import.hpp"
+#include "workloads/trace/sched_tracker.hpp"
 #include "workloads/trace/trace_sink.hpp"
 #include "workloads/trace/vcpu_threads.hpp"
 
@@ -103,6 +104,7 @@ class CaptureTally {
   VcpuThreads threads_;
   CauseTracker causes_;
   GenerationProbe probe_;
+  SchedTracker sched_;
   std::vector<Vcpu> vcpus_;
   Counts host_;  ///< of threads that run no guest
   std::vector<std::string> other_names_;

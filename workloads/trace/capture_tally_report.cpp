@@ -227,10 +227,17 @@ ImportReport CaptureTally::finish(const std::string& source, std::string_view fo
     ImportReport::Vcpu& vcpu = by_vcpu[{streams[i].vm, std::max(streams[i].vcpu, 0)}];
     vcpu.vm = fmt::format("vm{}", streams[i].vm);
     vcpu.vcpu = std::max(streams[i].vcpu, 0);
+    const SchedSums sched = sched_.sums(i);
+    vcpu.sched.preempted += sched.preempted;
+    vcpu.sched.blocked += sched.blocked;
+    vcpu.sched.run_time += sched.run_time;
+    vcpu.sched.queue_time += sched.queue_time;
+    vcpu.sched.block_time += sched.block_time;
     for (const ExitCount& exit : one.counts.exits) {
       if (exit.count != 0) vcpu.exits[names_.exit_name(exit.code)] += exit.count;
     }
   }
+  report.sched_known = sched_.seen() && report.durations.has_value();
   for (auto& [key, vcpu] : by_vcpu)
     report.vcpus.push_back(std::move(vcpu));
   window_missed = windowed_ && !inside_any && events_ != 0;
@@ -242,6 +249,11 @@ ImportReport CaptureTally::finish(const std::string& source, std::string_view fo
   for (const std::string& reason : names_.foreign_exits) {
     const auto found = report.exits.find(reason);
     if (found != report.exits.end()) report.unknown["exit reason " + reason] += found->second;
+  }
+  if (threads_.overflow()) {
+    report.notes.push_back(
+        fmt::format("{}: more than {} vCPUs; the events of the others count for the whole only", source,
+                    VcpuThreads::max_streams));
   }
   if (threads_.vm_count() > 1) report.vm_evidence = threads_.evidence();
   fill_tables(report);

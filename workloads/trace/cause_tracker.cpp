@@ -378,11 +378,8 @@ void CauseTracker::event(const ReadEvent& read, std::size_t stream, std::uint64_
       }
       return;
     case EventKind::sched_waking: {
-      const auto& streams = threads_.streams();
-      for (std::size_t i = 0; i < streams.size(); ++i) {
-        if (streams[i].tid >= 0 && static_cast<std::uint64_t>(streams[i].tid) == event.field[0])
-          vcpu(i).waker_known = true;
-      }
+      const std::size_t woken = threads_.stream_of_thread(static_cast<std::int32_t>(event.field[0]));
+      if (woken != VcpuThreads::none) vcpu(woken).waker_known = true;
       return;
     }
     case EventKind::kvm_pio:

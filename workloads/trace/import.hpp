@@ -11,6 +11,7 @@
 #include "workloads/kernel_generation.hpp"
 #include "workloads/trace/capture.hpp"
 #include "workloads/trace/replay_workload.hpp"
+#include "workloads/trace/sched_tracker.hpp"
 #include "workloads/trace/stat_table.hpp"
 #include "workloads/trace/trace_reader.hpp"
 #include "workloads/trace/vcpu_stream.hpp"
@@ -63,6 +64,7 @@ struct ImportReport {
     std::string vm;  ///< "vm0"
     int vcpu = 0;
     Counts exits;
+    SchedSums sched;  ///< of the whole recording; in ns where the time base is known
   };
   struct CaptureSummary {
     std::string title;
@@ -80,12 +82,14 @@ struct ImportReport {
   Counts events;  ///< by name; inside the window where there is one
   Counts exits;   ///< kvm_exit lines by reason
   std::vector<Vcpu> vcpus;
-  Counts unknown;                      ///< texts that nobody here knows
-  Counts causes;                       ///< injected interrupts by kind of cause
-  Counts wakeups;                      ///< kvm_vcpu_wakeup by kind of cause
-  Counts coverage;                     ///< how many of them are explained, and which device loops are closed
-  Counts polling;                      ///< outcomes of kvm_vcpu_wakeup, with the time where it is known
-  std::optional<std::string> refused;  ///< why nothing of it can be used: it stays opaque
+  bool sched_known =
+      false;        ///< the recording has sched_switch and a time base, so Vcpu::sched means something
+  Counts unknown;   ///< texts that nobody here knows
+  Counts causes;    ///< injected interrupts by kind of cause
+  Counts wakeups;   ///< kvm_vcpu_wakeup by kind of cause
+  Counts coverage;  ///< how many of them are explained, and which device loops are closed
+  Counts polling;   ///< outcomes of kvm_vcpu_wakeup, with the time where it is known
+  std::optional<std::string> refused;      ///< why nothing of it can be used: it stays opaque
   std::optional<std::string> no_workload;  ///< why it cannot be replayed; what it counts stands
   std::string isa_evidence;
   TimeBase time_base = TimeBase::none;

@@ -91,7 +91,16 @@ std::string to_json(const ImportReport& report) {
   json["exits"] = counts_json(report.exits);
   json["vcpus"] = Json::array();
   for (const ImportReport::Vcpu& vcpu : report.vcpus) {
-    json["vcpus"].push_back(Json{{"vm", vcpu.vm}, {"vcpu", vcpu.vcpu}, {"exits", counts_json(vcpu.exits)}});
+    Json one{{"vm", vcpu.vm}, {"vcpu", vcpu.vcpu}, {"exits", counts_json(vcpu.exits)}, {"sched", nullptr}};
+    // Without sched events nothing is known, which is not the same as nothing happened.
+    if (report.sched_known) {
+      one["sched"] = Json{{"preempted", vcpu.sched.preempted},
+                          {"blocked", vcpu.sched.blocked},
+                          {"run_ns", vcpu.sched.run_time},
+                          {"queue_ns", vcpu.sched.queue_time},
+                          {"block_ns", vcpu.sched.block_time}};
+    }
+    json["vcpus"].push_back(std::move(one));
   }
   json["unknown"] = counts_json(report.unknown);
   json["causes"] = counts_json(report.causes);

@@ -132,6 +132,7 @@ ImportReport merge_reports(std::vector<ImportReport> reports, const std::string&
     }
     total.kernel_certain = total.kernel_certain && one.kernel_certain && total.kernel == one.kernel;
     total.lost_events += one.lost_events;
+    total.sched_known = total.sched_known || one.sched_known;
     add_counts(total.events, one.events);
     add_counts(total.exits, one.exits);
     add_counts(total.unknown, one.unknown);

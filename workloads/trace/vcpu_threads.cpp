@@ -21,6 +21,10 @@ bool proves_vcpu(const TraceEvent& event) {
 }  // namespace
 
 std::size_t VcpuThreads::add(std::int32_t tid, std::int32_t tgid, int vcpu) {
+  if (streams_.size() >= max_streams) {
+    overflow_ = true;
+    return none;
+  }
   Stream stream;
   stream.tid = tid;
   stream.tgid = tgid;
@@ -33,6 +37,12 @@ std::size_t VcpuThreads::add(std::int32_t tid, std::int32_t tgid, int vcpu) {
 
 std::size_t VcpuThreads::assign(const TraceEvent& event, std::int32_t tgid) {
   return event.tid >= 0 ? by_thread(event, tgid) : by_field(event);
+}
+
+std::size_t VcpuThreads::stream_of_thread(std::int32_t tid) const {
+  if (tid <= 0) return none;
+  const auto found = slots_.find(tid);
+  return found == slots_.end() ? none : found->second.current;
 }
 
 std::size_t VcpuThreads::by_thread(const TraceEvent& event, std::int32_t tgid) {
@@ -67,7 +77,9 @@ std::size_t VcpuThreads::by_thread(const TraceEvent& event, std::int32_t tgid) {
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i].tid == event.tid && streams_[i].vcpu == event.vcpu) return slot->current = i;
   }
-  return slot->current = add(event.tid, tgid, event.vcpu);
+  const std::size_t fresh = add(event.tid, tgid, event.vcpu);
+  if (fresh != none) slot->current = fresh;
+  return fresh;
 }
 
 std::size_t VcpuThreads::by_field(const TraceEvent& event) {
@@ -89,7 +101,9 @@ std::size_t VcpuThreads::by_field(const TraceEvent& event) {
       found = current_;
       streams_[found].vcpu = vcpu;
     }
-    current_ = found != none ? found : add(-1, -1, vcpu);
+    const std::size_t chosen = found != none ? found : add(-1, -1, vcpu);
+    if (chosen == none) return none;
+    current_ = chosen;
   }
   in_host_[current_] = event.kind == EventKind::kvm_exit;
   return current_;

@@ -20,6 +20,8 @@ namespace svmsim::workloads {
 class VcpuThreads {
  public:
   static constexpr std::size_t none = SIZE_MAX;
+  /// No host has more; garbage does. The events of further ones belong to no stream.
+  static constexpr std::size_t max_streams = 4096;
 
   struct Stream {
     std::int32_t tid = -1;
@@ -31,9 +33,12 @@ class VcpuThreads {
   /// Index of the stream that the event belongs to; `none` for a thread that has run no guest so far.
   std::size_t assign(const TraceEvent& event, std::int32_t tgid = -1);
 
+  /// The stream that a thread runs now; `none` for a thread that is no vCPU.
+  [[nodiscard]] std::size_t stream_of_thread(std::int32_t tid) const;
   [[nodiscard]] const std::vector<Stream>& streams() const noexcept { return streams_; }
   /// Streams of one vCPU that several threads ran in turn have the same VM and vCPU.
   [[nodiscard]] int vm_count() const noexcept { return vm_count_; }
+  [[nodiscard]] bool overflow() const noexcept { return overflow_; }
   /// How the VMs were told apart, in words.
   [[nodiscard]] const std::string& evidence() const noexcept { return evidence_; }
 
@@ -55,6 +60,7 @@ class VcpuThreads {
   std::size_t current_ = none;  ///< lines without a thread
   std::vector<bool> in_host_;
   bool roaming_ = false;
+  bool overflow_ = false;
   int vm_count_ = 0;
   std::string evidence_;
 };
