@@ -51,7 +51,7 @@ std::size_t VcpuThreads::by_thread(const TraceEvent& event, std::int32_t tgid) {
     const auto found = slots_.find(event.tid);
     if (found != slots_.end()) {
       slot = &found->second;
-    } else if (proves_vcpu(event)) {
+    } else if (proves_vcpu(event) && slots_.size() < 16 * max_streams) {
       slot = &slots_[event.tid];
     } else {
       return none;
