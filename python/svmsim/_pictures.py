@@ -12,12 +12,12 @@ import polars as pl
 from svmsim import plot
 from svmsim._render import value_text
 from svmsim.plot._data import choose, grouped, has_events, parameters
-from svmsim.table import ResultTable
+from svmsim.table import TABLES, ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "pictures", "save_pictures"]
+__all__ = ["Picture", "part_of", "pictures", "save_pictures"]
 
 _MOST_CONFIGURATIONS = 16
 """More cannot be told apart in one picture."""
@@ -81,23 +81,24 @@ def _changes(table: ResultTable, values: dict[str, list[Any]]) -> Iterator[Pictu
         def draw(
             key: str = key, pair: tuple[Any, Any] = (old, new), labels: Any = labels
         ) -> Figure:
-            halves = [_part(table, key, value) for value in pair]
+            halves = [part_of(table, key, value) for value in pair]
             return _root(plot.before_after(*halves, labels=labels))
 
         caption = f"Exits with {labels[0]} and {labels[1]}, mean of all else."
         yield Picture(f"change-{name}", caption, draw)
 
 
-def _part(table: ResultTable, key: str, value: Any) -> ResultTable:
+def part_of(table: ResultTable, key: str, value: Any) -> ResultTable:
     """The runs in which a swept parameter has one value."""
     frame = parameters(table, [key])
     return _only(table, [run for run, other in frame.iter_rows() if other == value])
 
 
 def _only(table: ResultTable, runs: list[int]) -> ResultTable:
-    """The table with some runs alone."""
-    frames = {"runs": table.runs.filter(pl.col("run").is_in(runs)).collect()}
-    frames |= {name: table.scan(name).collect() for name in ("configurations", "exits")}
+    """The table with some runs alone; of its other tables these take no more than those runs."""
+    names = [] if table.path is not None else [name for name in TABLES if name != "events"]
+    frames = {name: table.scan(name).collect() for name in names}
+    frames["runs"] = table.runs.filter(pl.col("run").is_in(runs)).collect()
     return ResultTable(table.about, path=table.path, frames=frames)
 
 

@@ -210,6 +210,8 @@ def spoken(metric: str, scale_unit: str | None = None) -> str:
     """Return a metric's name and unit for an axis: `wake-up latency p99 (ns)`."""
     unit = unit_of(metric) if scale_unit is None else scale_unit
     head, _, last = metric.rpartition(".")
+    if head.startswith("exits.") and last == "count":
+        return f"{head.removeprefix('exits.')} exits"
     if metric in _SPOKEN:
         text = _SPOKEN[metric]
     elif head in _SPOKEN:

@@ -16,7 +16,7 @@ import polars as pl
 
 from svmsim import _core
 from svmsim._files import write_text
-from svmsim._pictures import Picture, pictures
+from svmsim._pictures import Picture, part_of, pictures
 from svmsim._render import value_text
 from svmsim.analysis.comparison import Comparison
 from svmsim.plot import STYLE
@@ -31,6 +31,7 @@ __all__ = ["report_html", "write_report"]
 
 _MOST_TABLES = 12
 _MOST_FAILURES = 50
+_MOST_VALUES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class _Axis:
     comparison: Comparison | None
     """None for what is no choice of the host's or the guest's, but what they are put to."""
     steps: list[Step]
+    under: list[tuple[str, list[Step]]]
+    """The same under one condition each, as with one workload alone."""
 
 
 def _is_condition(key: str) -> bool:
@@ -62,7 +65,24 @@ def _axes(table: ResultTable) -> list[_Axis]:
         if "label" not in table.sweep and (key == first or not _is_condition(key)):
             comparison = table.compare(key)
         steps = [] if comparison is None else steps_of(comparison, _metrics(table))
-        found.append(_Axis(key, parameters.get(key, ""), values, comparison, steps))
+        under = _under_conditions(table, key) if steps else []
+        found.append(_Axis(key, parameters.get(key, ""), values, comparison, steps, under))
+    return found
+
+
+def _under_conditions(table: ResultTable, key: str) -> list[tuple[str, list[Step]]]:
+    """What a key does under each value of what guests are put to, if that is swept."""
+    runs = table.runs.filter(status="ok").collect()
+    found = []
+    for condition in table.sweep:
+        values = list(dict.fromkeys(runs[condition].to_list()))
+        if condition == key or not _is_condition(condition) or not 1 < len(values) <= _MOST_VALUES:
+            continue
+        for value in values:
+            part = part_of(table, condition, value)
+            steps = steps_of(part.compare(key), _metrics(table))
+            if steps:
+                found.append((f"{condition.rpartition('.')[2]} = {value_text(value)}", steps))
     return found
 
 
