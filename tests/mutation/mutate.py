@@ -1,4 +1,4 @@
-"""Mutation testing of svm/: see scripts/mutate.
+"""Mutation testing of svm/ and apic/: see scripts/mutate.
 
 A mutant is one source file with one change. Its object is compiled and linked before the room's
 archive, so that it takes the place of the original. Mutants that do not compile, or that compile to
@@ -23,20 +23,30 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 ROOT = Path(__file__).resolve().parents[2]
-# The code that decides; tables of names, readers of files and printers are not it.
-SOURCES = [
-    "svm/event_delivery*.cpp",
-    "svm/exception*.cpp",
-    "svm/execute*.cpp",
-    "svm/hlt.cpp",
-    "svm/instruction_rules.cpp",
-    "svm/intercept*.cpp",
-    "svm/pause_filter*.cpp",
-    "svm/permission_map.cpp",
-    "svm/vmrun*.cpp",
-    "svm/clean_bits*.cpp",
-    "svm/sev_es*.cpp",
-]
+# The code that decides, by room; tables of names, readers of files and printers are not it.
+# Rules of apic/ that stand in headers are compiled into several objects, and are left out.
+SOURCES = {
+    "svm": [
+        "svm/event_delivery*.cpp",
+        "svm/exception*.cpp",
+        "svm/execute*.cpp",
+        "svm/hlt.cpp",
+        "svm/instruction_rules.cpp",
+        "svm/intercept*.cpp",
+        "svm/pause_filter*.cpp",
+        "svm/permission_map.cpp",
+        "svm/vmrun*.cpp",
+        "svm/clean_bits*.cpp",
+        "svm/sev_es*.cpp",
+    ],
+    "apic": [
+        "apic/apic_registers.cpp",
+        "apic/apic_timer.cpp",
+        "apic/io_apic.cpp",
+        "apic/local_apic*.cpp",
+        "apic/avic/*.cpp",
+    ],
+}
 TEST_TIMEOUT_S = 60
 NO_MUTANT = "no mutant"
 
@@ -58,8 +68,8 @@ class Verdict:
     killer: str  # "cases", "unit tests", "" = survived, NO_MUTANT
 
 
-def decision_sources() -> list[Path]:
-    found = {path for pattern in SOURCES for path in ROOT.glob(pattern)}
+def decision_sources(room: str) -> list[Path]:
+    found = {path for pattern in SOURCES[room] for path in ROOT.glob(pattern)}
     return sorted(found)
 
 
@@ -96,16 +106,21 @@ def mutants_of(source: Path, mutate: str) -> list[Mutant]:
 class Workshop:
     """Compiles and links mutants with the commands of the build tree."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, room: str) -> None:
         self._tree = tree
+        self._archive = f"libsvmsim_{room}.a"
+        self._unit_tests = f"test_{room}"
         commands = json.loads((tree / "compile_commands.json").read_text())
         self._compile = {
             str(Path(entry["file"]).relative_to(ROOT)): shlex.split(entry["command"])
             for entry in commands
         }
-        self._link = {name: self._link_command(name) for name in ("svmsim_run_cases", "test_svm")}
+        self._link = {
+            name: self._link_command(name) for name in ("svmsim_run_cases", self._unit_tests)
+        }
         self._originals = {
-            str(source.relative_to(ROOT)): self._original(source) for source in decision_sources()
+            str(source.relative_to(ROOT)): self._original(source)
+            for source in decision_sources(room)
         }
 
     def _original(self, source: Path) -> bytes:
@@ -140,7 +155,7 @@ class Workshop:
                 return Verdict(mutant, NO_MUTANT)
             for target, killer, arguments in (
                 ("svmsim_run_cases", "cases", []),
-                ("test_svm", "unit tests", ["--abort-after=1", "--no-breaks"]),
+                (self._unit_tests, "unit tests", ["--abort-after=1", "--no-breaks"]),
             ):
                 program = Path(directory) / target
                 if not self._link_program(target, mutated, program):
@@ -165,7 +180,7 @@ class Workshop:
     def _link_program(self, target: str, mutated: Path, output: Path) -> bool:
         command = list(self._link[target])
         command[command.index("-o") + 1] = str(output)
-        archive = next(i for i, word in enumerate(command) if word.endswith("libsvmsim_svm.a"))
+        archive = next(i for i, word in enumerate(command) if word.endswith(self._archive))
         command.insert(archive, str(mutated))
         done = subprocess.run(command, cwd=self._tree, check=False, capture_output=True)
         return done.returncode == 0
@@ -243,15 +258,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutate", required=True, help="universalmutator's command")
     parser.add_argument("--tree", type=Path, required=True, help="build tree")
+    parser.add_argument("--room", choices=sorted(SOURCES), default="svm")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", type=Path, help="also write the report here")
     options = parser.parse_args()
     mutate = str(Path(options.mutate).resolve())
-    mutants = [mutant for source in decision_sources() for mutant in mutants_of(source, mutate)]
+    mutants = [
+        mutant for source in decision_sources(options.room) for mutant in mutants_of(source, mutate)
+    ]
     random.Random(options.seed).shuffle(mutants)
-    workshop = Workshop(options.tree.resolve())
+    workshop = Workshop(options.tree.resolve(), options.room)
     verdicts = judge_sample(workshop, mutants, options.count, options.jobs)
     text = report(verdicts, len(mutants), options.seed)
     sys.stdout.write(text)

@@ -4,12 +4,13 @@
 #include <cstdio>
 #include <exception>
 
+#include "apic/conformance/subjects.hpp"
 #include "svm/conformance/suite.hpp"
 
 int main() {
   using namespace svmsim::svm::conformance;
   try {
-    for (const SuiteCase& one : builtin_cases()) {
+    for (const SuiteCase& one : svmsim::apic::conformance::builtin_cases()) {
       if (run_cases({one}).failed == 0) continue;
       std::printf("%s\n", one.name.c_str());
       return 1;
