@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "apic/conformance/guest_verbs.hpp"
 #include "apic/conformance/lapic_machine.hpp"
 
 namespace svmsim::apic::conformance {
@@ -11,61 +12,21 @@ namespace {
 using Machine = LapicMachine;
 using Action = Verb<Machine>::Action;
 
-[[nodiscard]] std::uint32_t number32(NodeTable& table, std::string_view key) {
-  return static_cast<std::uint32_t>(required(table, key, UINT32_MAX));
-}
-
-[[nodiscard]] std::uint8_t number8(NodeTable& table, std::string_view key) {
-  return static_cast<std::uint8_t>(required(table, key, UINT8_MAX));
-}
-
-/// An event without keys of its own.
-template <void (Machine::*member)(std::size_t)>
-Action plain(NodeTable&, std::size_t unit) {
-  return [unit](Machine& m) { (m.*member)(unit); };
-}
-
-Action read_write(NodeTable& table, std::size_t unit) {
-  const auto written = read_register_value(table).value_or(RegisterValue{});
-  return [=](Machine& m) { m.write_register(unit, written.offset, written.value); };
-}
-
-Action read_read(NodeTable& table, std::size_t unit) {
-  const std::uint32_t offset = read_register_name(table).value_or(0);
-  return [=](Machine& m) { m.read_register(unit, offset); };
-}
-
-Action read_wrmsr(NodeTable& table, std::size_t unit) {
-  const std::uint32_t msr = number32(table, "msr");
-  const std::uint64_t value = required(table, "value", UINT64_MAX);
-  return [=](Machine& m) { m.write_msr(unit, msr, value); };
-}
-
-Action read_rdmsr(NodeTable& table, std::size_t unit) {
-  const std::uint32_t msr = number32(table, "msr");
-  return [=](Machine& m) { m.read_msr(unit, msr); };
-}
-
 Action read_store(NodeTable& table, std::size_t unit) {
-  const auto offset = static_cast<std::uint32_t>(required(table, "offset", 0xfff));
-  const std::uint32_t value = number32(table, "value");
+  const std::uint32_t offset = required_offset(table);
+  const std::uint32_t value = required_32(table, "value");
   const auto bytes = static_cast<unsigned>(table.number("bytes", 8).value_or(4));
   return [=](Machine& m) { m.store(unit, offset, value, bytes); };
 }
 
 Action read_load(NodeTable& table, std::size_t unit) {
-  const auto offset = static_cast<std::uint32_t>(required(table, "offset", 0xfff));
+  const std::uint32_t offset = required_offset(table);
   const auto bytes = static_cast<unsigned>(table.number("bytes", 8).value_or(4));
   return [=](Machine& m) { m.load(unit, offset, bytes); };
 }
 
-Action read_ipi(NodeTable& table, std::size_t unit) {
-  const IcrCommand command = read_command(table);
-  return [=](Machine& m) { m.send(unit, command); };
-}
-
 Action read_accept(NodeTable& table, std::size_t unit) {
-  const std::uint8_t vector = number8(table, "vector");
+  const std::uint8_t vector = required_8(table, "vector");
   const bool level = table.boolean("level").value_or(false);
   return [=](Machine& m) { m.accept(unit, vector, level); };
 }
@@ -73,15 +34,6 @@ Action read_accept(NodeTable& table, std::size_t unit) {
 Action read_receive(NodeTable& table, std::size_t unit) {
   const IcrCommand command = read_command(table);
   return [=](Machine& m) { m.receive(unit, command); };
-}
-
-Action read_eoi(NodeTable&, std::size_t unit) {
-  return [=](Machine& m) { m.write_register(unit, APIC_EOI, 0); };
-}
-
-Action read_cr8(NodeTable& table, std::size_t unit) {
-  const auto value = static_cast<std::uint8_t>(required(table, "value", 15));
-  return [=](Machine& m) { m.set_cr8(unit, value); };
 }
 
 Action read_signal(NodeTable& table, std::size_t unit) {
@@ -117,7 +69,7 @@ Action read_boundary(NodeTable& table, std::size_t unit) {
 Action read_msi(NodeTable& table, std::size_t) {
   MsiMessage message;
   message.address = required(table, "address", UINT64_MAX);
-  message.data = number32(table, "data");
+  message.data = required_32(table, "data");
   return [=](Machine& m) { m.message(message); };
 }
 
@@ -130,8 +82,8 @@ Action read_pin(NodeTable& table, std::size_t) {
 
 // Through IOREGSEL and IOWIN.
 Action read_io_write(NodeTable& table, std::size_t) {
-  const std::uint32_t select = number32(table, "register");
-  const std::uint32_t value = number32(table, "value");
+  const std::uint32_t select = required_32(table, "register");
+  const std::uint32_t value = required_32(table, "value");
   return [=](Machine& m) {
     m.io_store(IoApic::select_offset, select);
     m.io_store(IoApic::window_offset, value);
@@ -139,7 +91,7 @@ Action read_io_write(NodeTable& table, std::size_t) {
 }
 
 Action read_io_read(NodeTable& table, std::size_t) {
-  const std::uint32_t select = number32(table, "register");
+  const std::uint32_t select = required_32(table, "register");
   return [=](Machine& m) {
     m.io_store(IoApic::select_offset, select);
     m.io_load(IoApic::window_offset);
@@ -147,13 +99,13 @@ Action read_io_read(NodeTable& table, std::size_t) {
 }
 
 Action read_io_store(NodeTable& table, std::size_t) {
-  const std::uint32_t offset = number32(table, "offset");
-  const std::uint32_t value = number32(table, "value");
+  const std::uint32_t offset = required_32(table, "offset");
+  const std::uint32_t value = required_32(table, "value");
   return [=](Machine& m) { m.io_store(offset, value); };
 }
 
 Action read_io_load(NodeTable& table, std::size_t) {
-  const std::uint32_t offset = number32(table, "offset");
+  const std::uint32_t offset = required_32(table, "offset");
   return [=](Machine& m) { m.io_load(offset); };
 }
 
@@ -172,37 +124,34 @@ Action read_redirect(NodeTable& table, std::size_t) {
 }  // namespace
 
 const std::vector<Verb<LapicMachine>>& LapicMachine::verbs() {
-  static const std::vector<Verb<Machine>> all{
-      {"write", read_write},
-      {"read", read_read},
-      {"wrmsr", read_wrmsr},
-      {"rdmsr", read_rdmsr},
-      {"store", read_store},
-      {"load", read_load},
-      {"ipi", read_ipi},
-      {"accept", read_accept},
-      {"receive", read_receive},
-      {"acknowledge", plain<&Machine::acknowledge>},
-      {"eoi", read_eoi},
-      {"cr8", read_cr8},
-      {"signal", read_signal},
-      {"lint", read_lint},
-      {"wait", read_wait},
-      {"tsc_jump", read_tsc_jump},
-      {"init", plain<&Machine::init>},
-      {"reset", plain<&Machine::reset>},
-      {"boundary", read_boundary},
-      {"take_nmi", plain<&Machine::take_nmi>},
-      {"take_smi", plain<&Machine::take_smi>},
-      {"iret", plain<&Machine::iret>},
-      {"msi", read_msi},
-      {"pin", read_pin},
-      {"io_write", read_io_write},
-      {"io_read", read_io_read},
-      {"io_store", read_io_store},
-      {"io_load", read_io_load},
-      {"redirect", read_redirect},
-  };
+  static const std::vector<Verb<Machine>> all = [] {
+    std::vector<Verb<Machine>> verbs = GuestVerbs<Machine>::all();
+    const std::vector<Verb<Machine>> more{
+        {"store", read_store},
+        {"load", read_load},
+        {"accept", read_accept},
+        {"receive", read_receive},
+        {"signal", read_signal},
+        {"lint", read_lint},
+        {"wait", read_wait},
+        {"tsc_jump", read_tsc_jump},
+        {"init", plain_verb<Machine, &Machine::init>},
+        {"reset", plain_verb<Machine, &Machine::reset>},
+        {"boundary", read_boundary},
+        {"take_nmi", plain_verb<Machine, &Machine::take_nmi>},
+        {"take_smi", plain_verb<Machine, &Machine::take_smi>},
+        {"iret", plain_verb<Machine, &Machine::iret>},
+        {"msi", read_msi},
+        {"pin", read_pin},
+        {"io_write", read_io_write},
+        {"io_read", read_io_read},
+        {"io_store", read_io_store},
+        {"io_load", read_io_load},
+        {"redirect", read_redirect},
+    };
+    verbs.insert(verbs.end(), more.begin(), more.end());
+    return verbs;
+  }();
   return all;
 }
 

@@ -293,6 +293,18 @@ std::uint64_t required(NodeTable& table, std::string_view key, std::uint64_t max
   return table.number(key, maximum).value_or(0);
 }
 
+std::uint32_t required_32(NodeTable& table, std::string_view key) {
+  return static_cast<std::uint32_t>(required(table, key, UINT32_MAX));
+}
+
+std::uint8_t required_8(NodeTable& table, std::string_view key) {
+  return static_cast<std::uint8_t>(required(table, key, UINT8_MAX));
+}
+
+std::uint32_t required_offset(NodeTable& table) {
+  return static_cast<std::uint32_t>(required(table, "offset", 0xfff));
+}
+
 std::optional<std::size_t> read_choice(NodeTable& table, std::string_view key, const Choices& choices) {
   const CaseNode* node = table.get(key);
   if (node == nullptr) return std::nullopt;

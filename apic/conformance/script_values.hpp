@@ -74,6 +74,10 @@ struct RegisterValue {
 
 /// A number that must be there.
 [[nodiscard]] std::uint64_t required(NodeTable& table, std::string_view key, std::uint64_t maximum);
+[[nodiscard]] std::uint32_t required_32(NodeTable& table, std::string_view key);
+[[nodiscard]] std::uint8_t required_8(NodeTable& table, std::string_view key);
+/// An offset in the APIC page.
+[[nodiscard]] std::uint32_t required_offset(NodeTable& table);
 /// A word that must be one of `choices`; its index.
 [[nodiscard]] std::optional<std::size_t> read_choice(NodeTable& table, std::string_view key,
                                                      const Choices& choices);
