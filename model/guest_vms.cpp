@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "model/guest/guest_kernel.hpp"
 #include "svm/user_error.hpp"
 
 namespace svmsim::model {
@@ -65,12 +66,28 @@ workloads::GuestPlatform guest_platform(const Scenario& scenario, const VmConfig
   return platform;
 }
 
+GuestKernelConfig guest_kernel_config(const Scenario& scenario, const VmConfig& vm) {
+  const Costs& cost = scenario.host.cost;
+  GuestKernelConfig config;
+  config.platform = guest_platform(scenario, vm);
+  config.costs = {cost.g_irq,  cost.g_timer, cost.g_schedule, cost.g_syscall,
+                  cost.g_wake, cost.g_idle,  cost.g_idle_exit};
+  config.os = vm.guest;
+  config.poll_control = (visible_pv(scenario.kvm, vm).features & kvm_feature::poll_control) != 0;
+  return config;
+}
+
 std::unique_ptr<workloads::WorkloadSource> GuestVms::make(const Scenario& scenario, unsigned vm_index,
                                                           unsigned vcpu) {
   auto& vm = vms_[vm_index];
   if (vm == nullptr) {
     const VmConfig& config = scenario.vms[vm_index];
-    vm = workloads::make_guest_vm(config.workload, guest_platform(scenario, config));
+    if (config.tasks.empty()) {
+      vm = workloads::make_guest_vm(config.workload, guest_platform(scenario, config));
+    } else {
+      vm = std::make_shared<GuestKernel>(guest_kernel_config(scenario, config),
+                                         workloads::TaskSet::load(config.tasks));
+    }
   }
   return vm->source(vcpu);
 }

@@ -47,6 +47,7 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
       inject_timer_irqs(vcpu, cpu);
       cpu.synchronise();
     }
+    if (vcpu.vm.finished) return end_vcpu(vcpu, cpu);
     if (cpu.need_resched()) {
       steal_time_set_preempted(vcpu, cpu);
       return;
@@ -220,6 +221,7 @@ bool Hypervisor::external_cause(Vcpu& vcpu) {
 
 void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
+  if (vcpu.timer.cpu() != nullptr) cpu.cancel_timer(vcpu.timer);
   vcpu.ended_cycles = cpu.local();
   vcpu.state = HostThread::State::ended;
 }
@@ -329,7 +331,7 @@ bool Hypervisor::makes_progress(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 void Hypervisor::resume_suspended(Vcpu& vcpu) {
   if (vcpu.suspended_compute.empty()) return;
-  vcpu.compute_left = vcpu.suspended_compute.back();
+  vcpu.compute_left = vcpu.source->resume_compute(vcpu.suspended_compute.back());
   vcpu.suspended_compute.pop_back();
 }
 

@@ -46,6 +46,10 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
 
   [[nodiscard]] const HostConfig& host() const noexcept { return host_; }
 
+  /// An irqfd's MSI: a fixed, edge-triggered interrupt of a vCPU. Called from a host interrupt on `cpu`,
+  /// which has synchronised.
+  void deliver_msi(Vcpu& target, PhysicalCpu& cpu, std::uint8_t vector);
+
  private:
   enum class Fastpath : std::uint8_t { none, handled, reenter };
   static constexpr std::uint64_t heartbeat_exits = 65536;
@@ -68,6 +72,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   // hypervisor_memory.cpp: guest code that touches memory which several vCPUs use.
   svm::Step execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   void retire_shared(Vcpu& vcpu, PhysicalCpu& cpu);
+  void finish_vm(Vcpu& vcpu, PhysicalCpu& cpu);
   svm::Step execute_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   void trace_entry(Vcpu& vcpu, PhysicalCpu& cpu);
   void trace_exit(Vcpu& vcpu, PhysicalCpu& cpu);

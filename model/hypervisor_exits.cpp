@@ -228,13 +228,17 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_io_kernel);
   const std::uint64_t value = in ? 0 : action.operand[0];
   const auto trace_pio = [&] { trace(cpu, vcpu, EventKind::kvm_pio, !in, port, size, 1, value); };
-  const bool kernel = in_kernel_port(port);
+  GuestDeviceUnit* device = in ? nullptr : guest_device(vcpu.vm, port);  // an ioeventfd
+  const bool kernel = in_kernel_port(port) || device != nullptr;
   if (kernel || !in) trace_pio();
   if (!kernel) {
     user_exit(vcpu, cpu, kvm_exit_io);
     if (in) trace_pio();
   }
   skip_instruction(vcpu, cpu, value);
+  if (device == nullptr) return;
+  cpu.synchronise();
+  device->notify(vcpu, cpu);
 }
 
 // Back to user space, its device model, and KVM_RUN again.

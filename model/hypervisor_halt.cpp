@@ -28,7 +28,8 @@ bool Hypervisor::has_wake_event(Vcpu& vcpu) {
 
 // kvm_vcpu_check_block: an expired timer ends the wait and becomes an interrupt in the outer loop.
 bool Hypervisor::check_block(Vcpu& vcpu) {
-  return has_wake_event(vcpu) || vcpu.timer.pending || (vcpu.requests & request::unblock) != 0;
+  return has_wake_event(vcpu) || vcpu.timer.pending || (vcpu.requests & request::unblock) != 0 ||
+         vcpu.vm.finished;
 }
 
 // The end of vcpu_block. A vCPU that is not runnable yet stays in its state; the outer loop comes back.

@@ -22,6 +22,26 @@ void Hypervisor::retire_shared(Vcpu& vcpu, PhysicalCpu& cpu) {
     notified = true;
   }
   if (notified) cpu.notified_others();
+  if (!vcpu.vm.finished && vcpu.source->finished()) finish_vm(vcpu, cpu);
+}
+
+// The VM has nothing left to do: vCPUs that sleep end here, the others where they next look.
+void Hypervisor::finish_vm(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.vm.finished = true;
+  for (Vcpu* other : vcpu.vm.vcpus) {
+    if (other == &vcpu || other->state == HostThread::State::ended) continue;
+    if (other->state == HostThread::State::blocked) {
+      if (other->timer.cpu() != nullptr) cpu.cancel_timer(other->timer);
+      other->ended_cycles = cpu.local();
+      other->state = HostThread::State::ended;
+    } else {
+      if (other->spinning) {
+        other->memory_event.notify(delay_until(other->pcpu->moment_of(cpu.local() + 1)));
+        cpu.notified_others();
+      }
+      kick(*other, cpu);
+    }
+  }
 }
 
 // A loop that looks, and with PAUSE waits a turn, until a look finds what another vCPU has written. Turns

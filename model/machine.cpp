@@ -89,6 +89,14 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
       vcpu->comm = fmt::format("CPU {}/KVM", i);
       vcpu->cpu_index = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
       vcpu->pcpu = cpus_[vcpu->cpu_index].get();
+      if (auto* devices = vcpu->source->devices(); devices != nullptr && i == 0) {
+        for (std::size_t d = 0; d < devices->size(); ++d) {
+          // A stream for each device, whatever the others draw.
+          const std::uint64_t seed = scenario.run.seed * 0x9e3779b97f4a7c15U + (v << 16) + d;
+          vm->guest_devices.push_back(
+              std::make_unique<GuestDeviceUnit>(hypervisor_, *vm, (*devices)[d], seed));
+        }
+      }
       hypervisor_.create_vcpu(*vcpu);
       vm->vcpus.push_back(vcpu.get());
       vcpus_.push_back(std::move(vcpu));

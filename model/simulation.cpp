@@ -87,7 +87,7 @@ std::uint64_t end_of(const Machine& machine) {
 std::string kinds_of(const Scenario& scenario) {
   std::vector<std::string> kinds;
   for (const VmConfig& vm : scenario.vms) {
-    const std::string kind = vm.trace.empty() ? vm.workload.kind : "trace";
+    const std::string kind = !vm.trace.empty() ? "trace" : !vm.tasks.empty() ? vm.tasks : vm.workload.kind;
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
   return fmt::format("{}", fmt::join(kinds, "+"));
@@ -149,7 +149,8 @@ RunResult Simulation::run() {
   GuestVms guests;
   const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
     if (!vm.trace.empty()) return traces.make(scenario_, vm_index, vcpu);
-    if (workloads::is_guest_workload(vm.workload.kind)) return guests.make(scenario_, vm_index, vcpu);
+    if (!vm.tasks.empty() || workloads::is_guest_workload(vm.workload.kind))
+      return guests.make(scenario_, vm_index, vcpu);
     return workloads::make_program(vm.workload, vcpu, vm.vcpus);
   };
   const SimContext context;

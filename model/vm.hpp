@@ -6,6 +6,7 @@
 
 #include "apic/arbitration.hpp"
 #include "apic/destination.hpp"
+#include "model/guest_devices.hpp"
 #include "model/config/pv.hpp"
 #include "svm/permission_map.hpp"
 
@@ -22,6 +23,8 @@ struct Vm {
   apic::DestinationMap apics{{}};  ///< index = vCPU index
   apic::Arbiter arbiter{0};
   PvConfig pv;  ///< what the guest's CPUID shows
+  std::vector<std::unique_ptr<GuestDeviceUnit>> guest_devices;
+  bool finished = false;  ///< its workload is done: its vCPUs end where they next look
   std::vector<Vcpu*> vcpus;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "svm/guest_action.hpp"
+#include "workloads/guest/guest_device.hpp"
 #include "workloads/guest/pv_memory.hpp"
 
 namespace svmsim::workloads {
@@ -56,6 +57,11 @@ class WorkloadSource {
   /// INIT: the vCPU begins anew, with the first action. Figures that were counted stay.
   virtual void restart() {}
 
+  /// The handler of an interrupt has returned to a compute action of which `left_cycles` are still to do (0 =
+  /// all of it). Returns what is left of the action that is now the current one: a source that puts another one
+  /// in its place, as a scheduler does, returns 0.
+  [[nodiscard]] virtual std::uint64_t resume_compute(std::uint64_t left_cycles) { return left_cycles; }
+
   /// rIP of the vector's handler (the guest's IDT).
   [[nodiscard]] virtual std::uint64_t handler_entry(std::uint8_t vector) const = 0;
 
@@ -77,6 +83,13 @@ class WorkloadSource {
 
   /// The words that KVM and this vCPU's kernel share.
   virtual void attach(PvMemory& memory) { (void)memory; }
+
+  /// Asked behind a shared action: whether the work of the whole VM is done, so that its vCPUs can end.
+  [[nodiscard]] virtual bool finished() const { return false; }
+
+  /// The devices of this vCPU's VM, for which the host answers; nullptr when it has none. They live as long as
+  /// the sources.
+  [[nodiscard]] virtual std::vector<GuestDevice>* devices() { return nullptr; }
 
   /// Whether this vCPU only serves others: a run in which nobody else has anything left to do has ended.
   [[nodiscard]] virtual bool serves() const { return false; }

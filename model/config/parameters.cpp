@@ -331,13 +331,15 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
     };
     for (auto& binding : pv_parameters())
       all.push_back(std::move(binding));
+    for (auto& binding : guest_parameters())
+      all.push_back(std::move(binding));
     return all;
   }();
   return table;
 }
 
 const std::vector<Binding<VmDraft>>& workload_parameters() {
-  static const std::vector<Binding<VmDraft>> table{kind_binding(), trace_binding()};
+  static const std::vector<Binding<VmDraft>> table{kind_binding(), trace_binding(), tasks_binding()};
   return table;
 }
 
@@ -389,20 +391,12 @@ const std::vector<std::string>& later_parameters() {
       "kvm.pause_filter_count_grow",
       "kvm.pause_filter_count_shrink",
       "kvm.pause_filter_count_max",
-      "vm.idle",
-      "vm.guest_halt_poll_ns",
-      "vm.guest_halt_poll_grow",
-      "vm.guest_halt_poll_grow_start",
-      "vm.guest_halt_poll_shrink",
-      "vm.guest_halt_poll_allow_shrink",
       "vm.disable_exits",
       "vm.halt_poll_ns",
       "vm.pit",
-      "vm.timer_slack_ns",
       "vm.sched",
       "vm.nice",
       "vm.native",
-      "vm.workload.tasks",
   };
   return names;
 }

@@ -69,6 +69,8 @@ struct VmDraft : VmConfig {
 [[nodiscard]] const std::vector<Binding<VmDraft>>& vm_parameters();
 /// The part of vm_parameters() that says what the guest gets beyond hardware.
 [[nodiscard]] std::vector<Binding<VmDraft>> pv_parameters();
+[[nodiscard]] std::vector<Binding<VmDraft>> guest_parameters();
+[[nodiscard]] Binding<VmDraft> tasks_binding();
 [[nodiscard]] const std::vector<Binding<VmDraft>>& workload_parameters();
 [[nodiscard]] const std::vector<Binding<RunConfig>>& run_parameters();
 

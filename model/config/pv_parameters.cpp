@@ -29,7 +29,6 @@ Binding<VmDraft> pv_binding() {
       "KVM advertises them all, and QEMU passes them on (arch/x86/kvm/cpuid.c)");
   for (const FeatureName& feature : feature_names)
     binding.declaration.choices.emplace_back(feature.name);
-  binding.declaration.choices.emplace_back("tlb_flush");
   binding.declaration.later = {"tlb_flush"};
   binding.set = [](VmDraft& vm, const SettingValue& value) {
     vm.pv.features = 0;

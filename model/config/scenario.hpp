@@ -8,6 +8,7 @@
 #include "apic/avic/knobs.hpp"
 #include "model/config/cost_profile.hpp"
 #include "model/config/pv.hpp"
+#include "model/guest/guest_config.hpp"
 #include "svm/features.hpp"
 #include "svm/knobs.hpp"
 #include "workloads/kernel_generation.hpp"
@@ -56,8 +57,10 @@ struct VmConfig {
   std::vector<unsigned> pin;  ///< pCPU of each vCPU; empty = the scheduler decides
   std::string apic = "x2apic";
   PvConfig pv;
+  GuestOsConfig guest;  ///< of a guest with a task set
   workloads::WorkloadSpec workload;
   std::string trace;  ///< replay: path of an imported workload, instead of `workload`
+  std::string tasks;  ///< a task set instead: a built-in name, or the path of a JSON file
 };
 
 /// What the guest's CPUID shows of vm.pv: all of it, unless the founding thread's proposal hides PV_SEND_IPI

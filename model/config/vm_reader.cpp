@@ -8,6 +8,7 @@
 
 #include "model/config/overrides.hpp"
 #include "model/config/section_reader.hpp"
+#include "workloads/tasks/task_set.hpp"
 
 namespace svmsim::model {
 
@@ -30,11 +31,7 @@ bool file_exists(const std::string& path, const RawValue& where, const std::stri
 void read_program_keys(const RawTable& table, const std::string& path, workloads::WorkloadSpec& spec,
                        Problems& problems) {
   for (const auto& [key, value] : table) {
-    const bool later = key == "tasks";
-    if (key == "kind" || key == "trace" || later) {
-      if (later) report_unknown_key(value, key, "vm.workload", path, {}, problems);
-      continue;
-    }
+    if (key == "kind" || key == "trace" || key == "tasks") continue;
     if (const auto* boolean = std::get_if<bool>(&value.value)) {
       spec.parameters[key] = *boolean;
     } else if (const auto* integer = std::get_if<std::int64_t>(&value.value)) {
@@ -87,13 +84,41 @@ void check_program(const RawValue& workload, const std::string& path, const std:
   }
 }
 
+/// A task set: read now, so that its problems are told with the scenario's.
+void check_tasks(const RawValue& tasks, const std::string& path, const std::string& base_dir, VmDraft& vm,
+                 Problems& problems) {
+  const std::vector<std::string> builtin = workloads::builtin_task_set_names();
+  const bool is_path = vm.tasks.find_first_of("/.") != std::string::npos;
+  if (!is_path && std::find(builtin.begin(), builtin.end(), vm.tasks) == builtin.end()) {
+    Problem problem = problem_at(tasks, path, fmt::format("there is no task set \"{}\"", vm.tasks));
+    problem.nearest = nearest_name(vm.tasks, builtin);
+    problems.push_back(std::move(problem));
+    return;
+  }
+  if (is_path) {
+    vm.tasks = absolute_path(vm.tasks, base_dir);
+    if (!file_exists(vm.tasks, tasks, path, problems)) return;
+  }
+  try {
+    const workloads::TaskSet set = workloads::TaskSet::load(vm.tasks);
+    if (set.cpus_needed > vm.vcpus) {
+      problems.push_back(problem_at(
+          tasks, path,
+          fmt::format("the task set names CPU {}, the VM has {} vCPUs", set.cpus_needed - 1, vm.vcpus)));
+    }
+  } catch (const UserError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
+}
+
 void read_workload(const RawValue& raw_vm, const std::string& vm_path, const std::string& base_dir,
                    VmDraft& vm, Problems& problems) {
   const std::string path = vm_path + ".workload";
   const RawValue* workload = raw_vm.find("workload");
   if (workload == nullptr) {
     problems.push_back(problem_at(
-        raw_vm, path, "missing; say what the VM runs with kind (a program) or trace (a recording)"));
+        raw_vm, path,
+        "missing; say what the VM runs with kind (a program), tasks (a task set) or trace (a recording)"));
     return;
   }
   const RawTable* table = require_table(*workload, path, problems);
@@ -109,9 +134,18 @@ void read_workload(const RawValue& raw_vm, const std::string& vm_path, const std
   if (problems.size() != before) return;
 
   const RawValue* trace = workload->find("trace");
-  if (trace != nullptr && workload->find("kind") != nullptr) {
-    problems.push_back(problem_at(*trace, path, "kind and trace exclude each other"));
+  const RawValue* tasks = workload->find("tasks");
+  const RawValue* kind = workload->find("kind");
+  if ((trace != nullptr) + (tasks != nullptr) + (kind != nullptr) > 1) {
+    problems.push_back(
+        problem_at(trace != nullptr ? *trace : *tasks, path, "kind, tasks and trace exclude each other"));
     return;
+  }
+  if (tasks != nullptr) {
+    for (const auto& [key, value] : *table) {
+      if (key != "tasks") report_unknown_key(value, key, "vm.workload", path, {"tasks"}, problems);
+    }
+    return check_tasks(*tasks, path + ".tasks", base_dir, vm, problems);
   }
   if (trace != nullptr) {
     vm.trace = absolute_path(vm.trace, base_dir);
@@ -126,7 +160,7 @@ void read_workload(const RawValue& raw_vm, const std::string& vm_path, const std
     check_program(*workload, path, base_dir, vm, problems);
   } else if (problems.size() == before) {
     problems.push_back(
-        problem_at(*workload, path + ".kind", "missing; name a program, or give trace instead"));
+        problem_at(*workload, path + ".kind", "missing; name a program, or give tasks or trace instead"));
   }
 }
 

@@ -224,7 +224,7 @@ idle_hlt = 1
 [[vm]]
 pin = [0, 7]
 apic = "xapic"
-idle = "poll"
+idle = "pol"
 vcpus = 1.0
 [vm.workload]
 kind = "idle_hlt_tst"
@@ -258,7 +258,9 @@ seed = -4
       "scenario.toml:16: kvm.avic: true is not modelled yet in this version\n"
       "scenario.toml:17: kvm.idle_hlt: expected true or false, found the integer 1\n"
       "scenario.toml:20: vm.vm0.apic: xapic is not modelled yet in this version\n"
-      "scenario.toml:21: vm.vm0.idle: not modelled yet in this version\n"
+      "scenario.toml:21: vm.vm0.idle: unknown value \"pol\", expected hlt, haltpoll, cpuidle_kvm, poll (did "
+      "you mean "
+      "poll?)\n"
       "scenario.toml:22: vm.vm0.vcpus: expected an integer, found the float 1 (did you mean 1?)\n"
       "scenario.toml:24: vm.vm0.workload.kind: \"idle_hlt_tst\" is not a built-in program (did you mean "
       "idle_hlt_test?)\n"
@@ -289,15 +291,20 @@ TEST_CASE("scenario errors: VMs and workloads") {
         "scenario.toml:1: vm: a scenario needs at least one [[vm]] table");
   CHECK(problem_text("[vm]\nvcpus = 1\n") ==
         "scenario.toml:1: vm: expected [[vm]] tables (a list), found a table");
-  CHECK(problem_text("[[vm]]\nvcpus = 1\n") ==
-        "scenario.toml:1: vm.vm0.workload: missing; say what the VM runs with kind (a program) or trace (a "
-        "recording)");
+  CHECK(
+      problem_text("[[vm]]\nvcpus = 1\n") ==
+      "scenario.toml:1: vm.vm0.workload: missing; say what the VM runs with kind (a program), tasks (a task "
+      "set) or trace (a recording)");
   CHECK(problem_text("[[vm]]\nworkload = {}\n") ==
-        "scenario.toml:2: vm.vm0.workload.kind: missing; name a program, or give trace instead");
+        "scenario.toml:2: vm.vm0.workload.kind: missing; name a program, or give tasks or trace instead");
   CHECK(problem_text("[[vm]]\nworkload = {kind = \"cpuid\", trace = \"x\"}\n") ==
-        "scenario.toml:2: vm.vm0.workload: kind and trace exclude each other");
-  CHECK(problem_text("[[vm]]\nworkload = {tasks = \"t.json\"}\n") ==
-        "scenario.toml:2: vm.vm0.workload.tasks: not modelled yet in this version");
+        "scenario.toml:2: vm.vm0.workload: kind, tasks and trace exclude each other");
+  CHECK(problem_text("[[vm]]\nworkload = {tasks = \"t.json\"}\n").find("t.json does not exist") !=
+        std::string::npos);
+  CHECK(problem_text("[[vm]]\nworkload = {tasks = \"pingpon\"}\n") ==
+        "scenario.toml:2: vm.vm0.workload.tasks: there is no task set \"pingpon\" (did you mean pingpong?)");
+  CHECK(problem_text("[[vm]]\nworkload = {tasks = \"idle\", goal = 3}\n") ==
+        "scenario.toml:2: vm.vm0.workload.goal: unknown key");
   CHECK(problem_text("[[vm]]\nworkload = {kind = \"cpuid\", iterations = \"many\"}\n")
             .find("vm.vm0.workload.iterations") != std::string::npos);
   CHECK(problem_text("[[vm]]\nworkload = {kind = \"cpuid\", iterations = [1]}\n") ==
