@@ -352,10 +352,11 @@ def _print_import(report: Mapping[str, Any]) -> None:
 
     kernel = report["kernel"]
     facts = {name: report[name] for name in ("source", "format", "isa", "lines")}
-    facts["events"] = sum(report["events"].values())
+    facts["events"] = sum(report["events"].values()) or None
     facts["lost events"] = report["lost_events"] or None
     facts["exit reasons of"] = f"{facts.pop('isa')} ({report['isa_evidence']})"
-    facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
+    if report["vcpus"]:
+        facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
     if report["vms"]:
         facts["VMs"] = report["vms"]
     if report["no_workload"] and not report["refused"]:
@@ -372,7 +373,12 @@ def _print_import(report: Mapping[str, Any]) -> None:
     vcpus = report["vcpus"]
     if len(vcpus) > 1:
         columns |= {f"{vcpu['vm']}/{vcpu['vcpu']}": vcpu["exits"] for vcpu in vcpus}
-    _print("", counts_table("Exits", columns))
+    if report["exits"]:
+        _print("", counts_table("Exits", columns))
+    for one in report["tables"]:
+        _print(
+            "", titled(f"{one['format']} from line {one['first_line']}", _rows_table(one["rows"]))
+        )
     if report["durations"]:
         _print("", titled("Exit to entry, ns", _durations_table(report["durations"])))
     for name, title in (
@@ -392,6 +398,20 @@ def _print_import(report: Mapping[str, Any]) -> None:
             _print("", titled(title, rows))
     for text in report["notes"]:
         _print(printable(f"note: {text}"))
+
+
+def _rows_table(rows: list[Mapping[str, Any]]) -> Any:
+    from svmsim._render import table
+
+    names = ("count", "share_percent", "time_ns", "min_ns", "max_ns", "mean_ns", "rate_per_s")
+    shown = [name for name in names if any(name in row for row in rows)]
+    result = table(["", *shown])
+    for row in rows:
+        vcpu = f"vCPU {row['vcpu']} " if "vcpu" in row else ""
+        indent = "  " if "parent" in row else ""
+        cells = (f"{row[name]:,}" if name in row else "" for name in shown)
+        result.add_row(printable(indent + vcpu + row["name"]), *cells)
+    return result
 
 
 def _durations_table(durations: Mapping[str, Mapping[str, int]]) -> Any:

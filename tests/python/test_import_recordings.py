@@ -26,7 +26,8 @@ def test_text_and_trace_dat_say_the_same(cli: Cli) -> None:
     assert binary["format"] == "trace.dat"
     for key in ("isa", "events", "exits", "vcpus", "causes", "wakeups", "polling", "durations"):
         assert binary[key] == text[key], key
-    assert text["causes"] == {"ipi": text["events"]["kvm_inj_virq"]}
+    # The pages of the two CPUs do not cover the same time: four interrupts have lost their senders.
+    assert text["causes"] == {"ipi": 26, "unknown": 4}
 
 
 def test_window_cuts_each_vcpu_and_the_workload_with_it(cli: Cli, tmp_path: Path) -> None:
