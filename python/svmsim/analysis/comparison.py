@@ -14,7 +14,7 @@ import polars as pl
 from svmsim._render import value_text
 from svmsim.analysis.intervals import LEVEL, mean_intervals, ratio_intervals
 from svmsim.errors import UserError, problem
-from svmsim.table.metrics import metric_unit
+from svmsim.table.metrics import metric_unit, metric_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -280,7 +280,7 @@ def _values(
     found = []
     for table in dict.fromkeys(tables):
         try:
-            found.append(table.metric(metric).select("run", "value").drop_nulls())
+            found.append(metric_values(metric, table.scan))
         except UserError:
             if must:
                 raise

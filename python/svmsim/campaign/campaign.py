@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import errno
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from svmsim.campaign.axes import (
-    Axis,
-    Point,
-    Repeat,
-    Sample,
-    When,
-    check_condition,
-    expand,
-    fault,
-    matches,
-    read_axes,
-    sample_axes,
-    zip_axes,
+from svmsim.campaign.arguments import (
+    MOST_RUNS,
+    check_repeat,
+    make_points,
+    read_seeds,
+    read_time_limit,
 )
-from svmsim.campaign.directory import CampaignDirectory, collected_metric
-from svmsim.campaign.execute import Job, Work
+from svmsim.campaign.axes import Repeat, Sample, When, fault, nearest_of
+from svmsim.campaign.directory import CampaignDirectory
+from svmsim.campaign.execute import Work
 from svmsim.campaign.identity import build
-from svmsim.campaign.journal import Record
 from svmsim.campaign.local import LocalBackend
-from svmsim.campaign.plan import Configuration, PlannedRun, make_configurations, planned_runs
+from svmsim.campaign.plan import make_configurations, planned_runs
 from svmsim.campaign.progress import CampaignProgress, Mode
+from svmsim.campaign.rounds import add_seeds, add_where_wide, counter, missing_jobs
 from svmsim.errors import Problem, ScenarioError, UserError, problem
 from svmsim.scenario import Scenario
 from svmsim.table import ResultTable
@@ -38,7 +31,6 @@ __all__ = ["Campaign"]
 
 Backend = Literal["local", "dask"]
 Store = Literal["return", "shared"]
-MOST_RUNS = 10_000_000
 
 
 class Campaign:
@@ -53,7 +45,7 @@ class Campaign:
     table = campaign.run("out/")
     ```
 
-    It is plain data; `run` does the work. docs/campaigns.md has every option with examples.
+    It is plain data; `run` does the work. docs/howto/campaign.md has every option with examples.
     """
 
     def __init__(
@@ -111,14 +103,12 @@ class Campaign:
         self.metrics = list(metrics)
         self.events = events
         self.repeat = repeat
-        self.time_limit_s = _time_limit(time_limit_s, problems)
-        self.seeds = _seeds(base, seeds, problems)
-        axes, points = _points(sweep or {}, zip, when, sample, drop, keep, filter, problems)
-        _check_repeat(repeat, problems)
+        self.time_limit_s = read_time_limit(time_limit_s, problems)
+        self.seeds = read_seeds(base, seeds, problems)
+        axes, points = make_points(sweep or {}, zip, when, sample, drop, keep, filter, problems)
+        check_repeat(repeat, problems)
         names = [axis.name for axis in axes]
         if compare is not None and compare not in names:
-            from svmsim.campaign.axes import nearest_of
-
             near = nearest_of(compare, names)
             problems.append(fault("is not swept", ("compare", compare), near))
         if len(points) * max(1, len(self.seeds)) > MOST_RUNS:
@@ -252,7 +242,7 @@ class Campaign:
         seeds = {c.number: list(self.seeds) for c in self.configurations}
         if self.repeat is not None:
             for own in seeds.values():
-                _add_seeds(own, self.repeat.at_least)
+                add_seeds(own, self.repeat.at_least)
         again = resume
         started: Any = None
         with CampaignProgress(self.name, mode) as bar:
@@ -260,20 +250,20 @@ class Campaign:
                 while True:
                     runs = planned_runs(self.configurations, seeds)
                     found = directory.finished(again=again, events=self.events)
-                    jobs = _missing(runs, found)
+                    jobs = missing_jobs(runs, found)
                     known = [found[r.run_id].status for r in runs if r.run_id in found]
                     bar.expect(len(runs), len(known), sum(status != "ok" for status in known))
                     if jobs:
                         if started is None:
                             started = make_backend().__enter__()
-                        started.run(jobs, _counter(bar, runs))
+                        started.run(jobs, counter(bar, runs))
                         found = directory.finished(again=False, events=self.events)
                         again = False
                     elif again:
                         found = directory.finished(again=False, events=self.events)
                     if self.repeat is None:
                         break
-                    if not _add_where_wide(self.repeat, self.configurations, runs, found, seeds):
+                    if not add_where_wide(self.repeat, self.configurations, runs, found, seeds):
                         break
             except KeyboardInterrupt:
                 bar.interrupted()
@@ -296,184 +286,3 @@ class Campaign:
             "events": self.events,
             "seeds": self.seeds,
         }
-
-
-def _missing(runs: Sequence[PlannedRun], found: Mapping[str, Record]) -> list[Job]:
-    jobs: dict[str, Job] = {}
-    for run in runs:
-        if run.run_id not in found and run.run_id not in jobs:
-            jobs[run.run_id] = run.configuration.named_job(run.run_id, run.seed)
-    return list(jobs.values())
-
-
-def _counter(
-    bar: CampaignProgress, runs: Sequence[PlannedRun]
-) -> Callable[[Sequence[tuple[str, str]]], None]:
-    """Return what counts ended runs; two configurations may share one."""
-    times: dict[str, int] = {}
-    for run in runs:
-        times[run.run_id] = times.get(run.run_id, 0) + 1
-
-    def count(ended: Sequence[tuple[str, str]]) -> None:
-        done = sum(times.get(run_id, 0) for run_id, _ in ended)
-        bar.add(done, sum(times.get(run_id, 0) for run_id, status in ended if status != "ok"))
-
-    return count
-
-
-def _add_seeds(seeds: list[int], count: int) -> None:
-    while len(seeds) < count:
-        seeds.append(max(seeds) + 1)
-
-
-def _add_where_wide(
-    repeat: Repeat,
-    configurations: Sequence[Configuration],
-    runs: Sequence[PlannedRun],
-    found: Mapping[str, Record],
-    seeds: dict[int, list[int]],
-) -> bool:
-    """Add seeds to configurations whose intervals are too wide; return whether there are any."""
-    from scipy.stats import t
-
-    wanted: dict[int, int] = {}
-    metrics = [repeat.metric] if isinstance(repeat.metric, str) else repeat.metric
-    for metric in metrics:
-        for number, values in collected_metric(metric, configurations, runs, found).items():
-            count = len(values)
-            if count < 2 or len(seeds[number]) >= repeat.at_most:
-                continue
-            mean = math.fsum(values) / count
-            variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-            half = float(t.ppf(0.5 + repeat.confidence / 2, count - 1)) * math.sqrt(
-                variance / count
-            )
-            limit = repeat.width * (abs(mean) if repeat.relative else 1.0)
-            if half > limit:
-                needed = math.ceil(count * (half / limit) ** 2) if limit > 0 else 2 * count
-                grown = max(len(seeds[number]) + 1, min(needed, 2 * len(seeds[number])))
-                wanted[number] = max(wanted.get(number, 0), min(grown, repeat.at_most))
-    for number, count in wanted.items():
-        _add_seeds(seeds[number], count)
-    return bool(wanted)
-
-
-def _seeds(base: Scenario, seeds: Iterable[int] | int | None, problems: list[Problem]) -> list[int]:
-    where = ("seeds",)
-    if seeds is None:
-        return [int(base.resolved["run"]["seed"])]
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if seeds < 1:
-            problems.append(fault("expected at least one seed", where))
-        return list(range(1, min(seeds, MOST_RUNS) + 1))
-    if isinstance(seeds, str | bool) or not isinstance(seeds, Iterable):
-        problems.append(fault("expected a number of seeds, or a list of them", where))
-        return [1]
-    chosen = [seed.__index__() if hasattr(seed, "__index__") else seed for seed in seeds]
-    if not chosen:
-        problems.append(fault("expected at least one seed", where))
-    for seed in chosen:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-            problems.append(fault(f"{seed!r} is no seed: a whole number, 0 to 2^63 - 1", where))
-            return [1]
-    if len(set(chosen)) != len(chosen):
-        problems.append(fault("a seed is there twice", where))
-    return list(dict.fromkeys(chosen))
-
-
-def _time_limit(limit: float | None, problems: list[Problem]) -> float:
-    if limit is None:
-        return 0.0
-    number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    if not number or not 0 < limit < math.inf:
-        problems.append(fault("expected a time in seconds, more than 0", ("time_limit",)))
-        return 0.0
-    return float(limit)
-
-
-def _check_repeat(repeat: Repeat | None, problems: list[Problem]) -> None:
-    if repeat is None:
-        return
-
-    def check(name: str, holds: bool, text: str) -> None:
-        if not holds:
-            problems.append(fault(text, ("repeat", name)))
-
-    number = (int, float)
-    metrics = [repeat.metric] if isinstance(repeat.metric, str) else list(repeat.metric)
-    check("metric", bool(metrics) and all(isinstance(m, str) for m in metrics), "expected a metric")
-    check("width", isinstance(repeat.width, number) and repeat.width > 0, "expected more than 0")
-    inside = isinstance(repeat.confidence, number) and 0 < repeat.confidence < 1
-    check("confidence", inside, "expected a share between 0 and 1, such as 0.95")
-    check(
-        "at_least", isinstance(repeat.at_least, int) and repeat.at_least >= 2, "expected 2 or more"
-    )
-    more = isinstance(repeat.at_most, int) and repeat.at_most >= 2
-    check("at_most", more and repeat.at_most >= repeat.at_least, "expected at_least or more")
-
-
-def _tables(value: Any) -> list[Any]:
-    return [value] if isinstance(value, Mapping | When) else list(value)
-
-
-def _points(
-    sweep: Mapping[str, Any],
-    zips: Any,
-    whens: Any,
-    sample: Sample | None,
-    drop: Any,
-    keep: Any,
-    chosen: Callable[[Mapping[str, Any]], bool] | None,
-    problems: list[Problem],
-) -> tuple[list[Axis], list[Point]]:
-    """Return all axes, and every point that is left."""
-    grid = read_axes(sweep, ("sweep",), problems)
-    axes = list(grid)
-    steps = []
-    for index, table in enumerate(_tables(zips)):
-        where = ("zip", f"[{index}]")
-        block = read_axes(table, where, problems)
-        axes += block
-        steps.append(zip_axes(block, where, problems))
-    sampled: list[Any] = []
-    if sample is not None:
-        block, sampled = sample_axes(sample, ("sample",), problems)
-        axes += block
-    conditional = []
-    for index, item in enumerate(_tables(whens)):
-        where = ("when", f"[{index}]")
-        condition = check_condition(item.condition, axes, (*where, "if"), problems)
-        block = read_axes(item.sweep, (*where, "sweep"), problems)
-        axes += [axis for axis in block if axis.name not in {other.name for other in axes}]
-        conditional.append((condition, block))
-    twice = {axis.name for axis in axes if sum(other.name == axis.name for other in axes) > 1}
-    problems += [fault("is swept twice", axis.where) for axis in axes if axis.name in twice]
-    filters = {}
-    for kind, tables in (("drop", drop), ("keep", keep)):
-        filters[kind] = [
-            check_condition(table, axes, (kind, f"[{index}]"), problems)
-            for index, table in enumerate(_tables(tables))
-        ]
-    size = math.prod(len(axis.settings) for axis in grid) * max(1, len(sampled))
-    size *= math.prod(max(1, len(step)) for step in steps)
-    if size > MOST_RUNS:
-        problems.append(fault(f"more than {MOST_RUNS} combinations", ("sweep",)))
-        return axes, []
-    if problems:  # of axes: points would only repeat them; those of values come from resolving
-        return axes, list(_one_axis_at_a_time(axes))
-    points = []
-    for point in expand(grid, steps, sampled, conditional):
-        if any(matches(condition, point.shown) for condition in filters["drop"]):
-            continue
-        if filters["keep"] and not any(matches(c, point.shown) for c in filters["keep"]):
-            continue
-        if chosen is None or chosen(dict(point.shown)):
-            points.append(point)
-    return axes, points
-
-
-def _one_axis_at_a_time(axes: Sequence[Axis]) -> Iterable[Point]:
-    """Give points that show what is wrong with single values, when there can be no real points."""
-    for axis in axes:
-        for setting in axis.settings:
-            yield Point().with_([(axis, setting)])

@@ -85,8 +85,9 @@ def metric_values(name: str, scan: Scan) -> pl.DataFrame:
     ok = scan("runs").filter(pl.col("status") == "ok")
     zero = False
     if name in _RUN_COLUMNS:
-        found = ok.select("run", pl.col(name).alias("value"))
-    elif first == "exits" and column in _value_columns("exits") and column != "error_pct":
+        value = pl.col(name).cast(pl.Float64).alias("value")
+        return ok.select("run", value).drop_nulls("value").sort("run").collect()
+    if first == "exits" and column in _value_columns("exits") and column != "error_pct":
         rows = scan("exits")
         if middle:
             rows = rows.filter(pl.col("exit") == middle)
