@@ -138,6 +138,32 @@ def test_a_run_that_takes_its_worker_down(
     assert campaign.run(tmp_path, resume=True, progress=False).failures.is_empty()
 
 
+def test_what_a_killed_worker_had_finished_is_not_repeated(
+    small: sv.Scenario, tmp_path: Path, before_run: Callable[[Any], None]
+) -> None:
+    """It has several runs at once, the first of which are in the journal already."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def kill(overrides: list[str]) -> None:
+        seed = int(overrides[-1].removeprefix("run.seed="))
+        before = len(list(marks.glob(f"{seed}.*")))
+        (marks / f"{seed}.{before}").touch()
+        if seed % 9 == 0 and before == 0:
+            time.sleep(0.2)  # so long that what is before it is written
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before_run(kill)
+    table = sv.Campaign(small, seeds=60).run(tmp_path / "out", processes=2, progress=False)
+    assert table.failures.is_empty()
+    simulated = Counter(int(mark.stem) for mark in marks.iterdir())
+    others = [seed for seed in range(1, 61) if seed % 9]
+    again = [seed for seed in others if simulated[seed] > 1]
+    assert len(again) <= 6  # what the other worker had when the pool broke
+    assert all(simulated[seed] == 2 for seed in range(9, 61, 9))
+    assert Counter(Counter(records(tmp_path / "out")).values()) == {1: 60}
+
+
 def test_a_run_that_hangs_is_killed(
     small: sv.Scenario,
     tmp_path: Path,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 SUFFIX = ".jsonl"
-_EVERY_S = 0.02
 _HEAD = b'{"run_id":"'
 _STATUS = b'","status":"'
 
@@ -43,23 +43,29 @@ def encoded(record: Mapping[str, Any]) -> bytes:
 
 
 class Journal:
-    """Appends records to a new file of a directory. The file is made with the first record."""
+    """Appends records to a new file of a directory. The file is made with the first record.
 
-    def __init__(self, directory: Path, prefix: str = "") -> None:
+    With `every_s` records may wait in memory for the next one, as long as the last were written
+    less than that ago; somebody has to call `flush` then, and another thread may.
+    """
+
+    def __init__(self, directory: Path, prefix: str = "", *, every_s: float = 0.0) -> None:
         name = f"{prefix}{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}{SUFFIX}"
         self._path = directory / name
         self._descriptor = -1
         self._lines: list[bytes] = []
         self._written = 0.0
+        self._every_s = every_s
+        self._lock = threading.Lock()
 
     def append(self, record: bytes) -> None:
-        """Write a record, at once unless the last one was written less than 20 ms ago.
+        """Write a record.
 
         Raises:
             OSError: it cannot be written (a full disk); then the file is as it was before.
         """
         self._lines.append(b"%08x %b\n" % (zlib.crc32(record), record))
-        if time.monotonic() - self._written >= _EVERY_S:
+        if time.monotonic() - self._written >= self._every_s:
             self.flush()
 
     def flush(self) -> None:
@@ -68,10 +74,12 @@ class Journal:
         Raises:
             OSError: as for `append`.
         """
-        if not self._lines:
-            return
+        with self._lock:
+            if self._lines:
+                self._write()
+
+    def _write(self) -> None:
         content = b"".join(self._lines)
-        self._lines.clear()
         if self._descriptor < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._descriptor = os.open(self._path, flags, 0o644)
@@ -83,6 +91,7 @@ class Journal:
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise
+        del self._lines[: content.count(b"\n")]  # a record more may have come meanwhile
         self._written = time.monotonic()
 
     def close(self) -> None:

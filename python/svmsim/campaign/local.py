@@ -27,6 +27,7 @@ Done = Callable[[Sequence[tuple[str, str]]], None]
 """Gets (run_id, status) of runs whose records are in the journal."""
 
 _GRACE_S = 5.0
+_WRITE_EVERY_S = 0.05
 _ATTEMPTS = 2
 
 # In a worker: what it works for, the cells that it shares with the driver, and its journal.
@@ -46,18 +47,24 @@ def _start_worker(
     gc.freeze()  # what was there before the fork stays shared, and is not searched for garbage
     if lock_descriptor >= 0:
         os.close(lock_descriptor)  # or the directory would stay locked when the driver is killed
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     with next_slot.get_lock():  # type: ignore[attr-defined]
         _slot = next_slot[0] % slots
         next_slot[0] += 1
     _work, _cells = work, cells
-    _journal = Journal(Path(directory))
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    _journal = Journal(Path(directory), every_s=_WRITE_EVERY_S)
 
 
 def _follow(parent: int) -> None:
-    """End this process when the driver is no more; a pool's workers would wait for ever."""
+    """End this process when the driver is no more; a pool's workers would wait for ever.
+
+    Meanwhile, write the results that wait behind a long run.
+    """
     while os.getppid() == parent:
-        time.sleep(0.25)
+        time.sleep(_WRITE_EVERY_S)
+        if _journal is not None:
+            with contextlib.suppress(OSError):  # the next record fails with it
+                _journal.flush()
     os._exit(1)
 
 
