@@ -30,5 +30,3 @@ def test_command_and_script_are_one_campaign(root: Path, tmp_path: Path, cli: Cl
     assert len(one) == 5 * 2 * 4 * 3
     hlt = one.compare("kvm.idle_hlt", "exits.hlt.count").overall[0]
     assert (hlt.pct, hlt.verdict) == (-100.0, "better")
-    report = cli("report", "toml")
-    assert report.returncode == 0, report.stderr
