@@ -18,6 +18,7 @@
 #include "svm/conformance/names.hpp"
 #include "svm/conformance/program_reader.hpp"
 #include "svm/conformance/settings.hpp"
+#include "svm/step_text.hpp"
 #include "svm/guest_cpu.hpp"
 #include "svm/table_environment.hpp"
 
@@ -31,28 +32,6 @@ using svmsim::svm::TableEnvironment;
 using svmsim::svm::Vmcb;
 
 namespace {
-
-const char* kind_name(StepKind kind) {
-  switch (kind) {
-    case StepKind::none:
-      return "none";
-    case StepKind::entered:
-      return "entered";
-    case StepKind::retired:
-      return "retired";
-    case StepKind::halted:
-      return "halted";
-    case StepKind::delivered:
-      return "delivered";
-    case StepKind::vmexit:
-      return "vmexit";
-    case StepKind::shutdown:
-      return "shutdown";
-    case StepKind::reset:
-      return "reset";
-  }
-  return "";
-}
 
 /// What one step led to, with the exit code, which the C++ side leaves in the VMCB.
 struct StepView {
@@ -135,7 +114,7 @@ class Guest {
   TableEnvironment& surroundings() { return environment_.cast<TableEnvironment&>(); }
 
   [[nodiscard]] StepView view(const svmsim::svm::Step& step) const {
-    StepView result{kind_name(step.kind), step.vector, step.result, std::nullopt};
+    StepView result{std::string{svmsim::svm::step_text(step.kind).name}, step.vector, step.result, std::nullopt};
     if (step.kind == StepKind::vmexit) result.exit_code = vmcb_.cast<const Vmcb&>().control.exit_code;
     return result;
   }

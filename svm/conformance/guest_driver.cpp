@@ -8,6 +8,7 @@
 #include "svm/action_table.hpp"
 #include "svm/conformance/guest_setup.hpp"
 #include "svm/conformance/names.hpp"
+#include "svm/step_text.hpp"
 
 namespace svmsim::svm::conformance {
 
@@ -15,28 +16,6 @@ namespace {
 
 /// A guest that handles an endless stream of events is stopped here.
 constexpr std::uint64_t most_events = 100'000;
-
-[[nodiscard]] std::string_view step_text(StepKind kind) noexcept {
-  switch (kind) {
-    case StepKind::none:
-      return "nothing";
-    case StepKind::entered:
-      return "the guest runs";
-    case StepKind::retired:
-      return "retired";
-    case StepKind::halted:
-      return "halted";
-    case StepKind::delivered:
-      return "delivered";
-    case StepKind::vmexit:
-      return "#VMEXIT";
-    case StepKind::shutdown:
-      return "shut down";
-    case StepKind::reset:
-      return "reset by INIT";
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -185,7 +164,7 @@ bool GuestDriver::next_step() {
 }
 
 bool GuestDriver::after(const Step& step, const std::string& what, bool in_handler, bool iret) {
-  std::string line = fmt::format("{}: {}", what, step_text(step.kind));
+  std::string line = fmt::format("{}: {}", what, step_text(step.kind).phrase);
   switch (step.kind) {
     case StepKind::vmexit:
       line += fmt::format(" {}, rIP {}", exit_text(vmcb.control.exit_code), place_text(vmcb.save.rip));
