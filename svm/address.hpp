@@ -17,4 +17,9 @@ namespace svmsim::svm {
   return (address & sign) != 0 ? address | ~low : address & low;
 }
 
+/// The address of a 4 KiB page below the first physical address that does not exist.
+[[nodiscard]] constexpr bool is_page_below(std::uint64_t address, std::uint64_t physical_limit) noexcept {
+  return (address & 0xfffU) == 0 && address < physical_limit;
+}
+
 }  // namespace svmsim::svm

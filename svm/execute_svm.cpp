@@ -31,31 +31,37 @@ void move_vmload_state(const VmcbSave& from, VmcbSave& to) noexcept {
   to.sysenter_eip = from.sysenter_eip;
 }
 
+/// What VMRUN, VMLOAD and VMSAVE raise before their intercepts. With NestedVirtVmcbAddrChk an address that no
+/// VMCB can have exits instead of #GP, so that a hypervisor can tell its guest of another limit.
+std::optional<std::uint8_t> exception_before_intercept(SvmInstruction instruction, const FeatureSet& features,
+                                                       const ProcessorLimits& limits) noexcept {
+  if (features.has(Feature::nested_virt_vmcb_addr_chk)) instruction.vmcb_physical.reset();
+  return svm_instruction_exception(instruction, limits);
+}
+
 }  // namespace
 
-// The checks before the intercept; with NestedVirtVmcbAddrChk an address that no VMCB can have exits instead
-// of #GP, so that a hypervisor can tell its guest of another limit.
 Step GuestCpu::execute_vmrun(const GuestAction& action, GuestEnvironment& environment) {
-  if ((vmcb_->save.efer & efer::svme) == 0 || !protected_mode()) return invalid_opcode(environment);
-  if (cpl_ != 0) return general_protection(environment);
-  const std::uint64_t address = action.operand[1];
-  const bool legal = (address & 0xfffU) == 0 && address < limits_.physical_limit();
-  if (!legal && !features_.has(Feature::nested_virt_vmcb_addr_chk)) return general_protection(environment);
+  const bool svme = (vmcb_->save.efer & efer::svme) != 0;
+  const auto exception =
+      exception_before_intercept({svme, protected_mode(), cpl_, action.operand[1]}, features_, limits_);
+  if (exception == exception_vector::invalid_opcode) return invalid_opcode(environment);
+  if (exception) return general_protection(environment);
   // No guest runs without this intercept (15.5.1).
   return intercepted_exit(Intercept::vmrun, action);
 }
 
 Step GuestCpu::execute_vmload_vmsave(const GuestAction& action, GuestEnvironment& environment) {
   const bool load = action.kind == ActionKind::vmload;
-  if ((vmcb_->save.efer & efer::svme) == 0 || !protected_mode()) return invalid_opcode(environment);
-  if (cpl_ != 0) return general_protection(environment);
-  const Intercept intercept = load ? Intercept::vmload : Intercept::vmsave;
   const std::uint64_t address = action.operand[1];
-  if ((address & 0xfffU) != 0 || address >= limits_.physical_limit()) {
-    if (!features_.has(Feature::nested_virt_vmcb_addr_chk)) return general_protection(environment);
+  const bool svme = (vmcb_->save.efer & efer::svme) != 0;
+  const auto exception =
+      exception_before_intercept({svme, protected_mode(), cpl_, address}, features_, limits_);
+  if (exception == exception_vector::invalid_opcode) return invalid_opcode(environment);
+  if (exception) return general_protection(environment);
+  const Intercept intercept = load ? Intercept::vmload : Intercept::vmsave;
+  if (intercepts(intercept) || !is_page_below(address, limits_.physical_limit()))
     return intercepted_exit(intercept, action);
-  }
-  if (intercepts(intercept)) return intercepted_exit(intercept, action);
 
   const VmcbControl& control = vmcb_->control;
   if (features_.has(Feature::vls) && (control.virt_ext & virt_ext::vls) != 0) {

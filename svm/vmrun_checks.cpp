@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 
+#include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_environment.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -284,8 +285,7 @@ std::optional<std::uint8_t> svm_instruction_exception(const SvmInstruction& inst
                                                       const ProcessorLimits& limits) noexcept {
   if (!instruction.svme || !instruction.protected_mode) return exception_vector::invalid_opcode;
   if (instruction.cpl != 0) return exception_vector::general_protection;
-  if (instruction.vmcb_physical &&
-      ((*instruction.vmcb_physical & 0xfff) != 0 || *instruction.vmcb_physical >= limits.physical_limit())) {
+  if (instruction.vmcb_physical && !is_page_below(*instruction.vmcb_physical, limits.physical_limit())) {
     return exception_vector::general_protection;
   }
   return std::nullopt;
