@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "svm/vmcb_field_table.hpp"
 
 namespace svmsim::svm {
 
@@ -44,12 +48,49 @@ const Bits dr6_bits{{"b0", 0},   {"b1", 1},  {"b2", 2},  {"b3", 3},
 const Bits dr7_bits{{"l0", 0}, {"g0", 1}, {"l1", 2}, {"g1", 3}, {"l2", 4}, {"g2", 5},
                     {"l3", 6}, {"g3", 7}, {"le", 8}, {"ge", 9}, {"gd", 13}};
 
-void add_segment(std::vector<VmcbField>& fields, const std::string& name, std::size_t offset) {
-  const auto at = [offset](std::size_t inner) { return static_cast<std::uint16_t>(offset + inner); };
-  fields.push_back({name + ".selector", at(offsetof(VmcbSegment, selector)), 2, {}});
-  fields.push_back({name + ".attrib", at(offsetof(VmcbSegment, attrib)), 2, attrib_bits});
-  fields.push_back({name + ".limit", at(offsetof(VmcbSegment, limit)), 4, {}});
-  fields.push_back({name + ".base", at(offsetof(VmcbSegment, base)), 8, {}});
+/// The bits of a field, or of the attributes of a segment.
+const Bits& bits_of(std::string_view name) {
+  static const std::unordered_map<std::string_view, Bits> named{
+      {"erap_ctl", {{"allow_larger_rap", 0}, {"clear_rap", 1}}},
+      {"int_ctl", int_ctl_bits},
+      {"int_vector", {{"v_intr_vector", 0, 8}}},
+      {"int_state", {{"interrupt_shadow", 0}, {"guest_interrupt_mask", 1}}},
+      {"exit_int_info", event_bits},
+      {"event_inj", event_bits},
+      {"nested_ctl", nested_ctl_bits},
+      {"virt_ext", virt_ext_bits},
+      {"clean", clean_bits},
+      {"avic_physical_id", {{"max_index", 0, 12}}},
+      {"efer", efer_bits},
+      {"cr0", cr0_bits},
+      {"cr4", cr4_bits},
+      {"dr6", dr6_bits},
+      {"dr7", dr7_bits},
+      {"rflags", rflags_bits},
+      {"dbgctl", {{"lbr", 0}, {"btf", 1}}},
+  };
+  static const Bits none;
+  if (const auto found = named.find(name); found != named.end()) return found->second;
+  constexpr std::string_view attributes = ".attrib";
+  const bool attrib =
+      name.size() > attributes.size() && name.substr(name.size() - attributes.size()) == attributes;
+  return attrib ? attrib_bits : none;
+}
+
+/// "cs_attrib" of the table is "cs.attrib".
+template <typename Member>
+std::string name_of(std::string_view identifier, std::string_view member) {
+  if (!std::is_same_v<Member, VmcbSegment>) return std::string{identifier};
+  return fmt::format("{}.{}", member, identifier.substr(member.size() + 1));
+}
+
+// The intercepts are six words here, and no field is longer than a number.
+void add_row(std::vector<VmcbField>& fields, std::string name, std::size_t offset, std::size_t bytes) {
+  const bool number = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
+  if (!number || offset < sizeof(VmcbControl::intercepts)) return;
+  const Bits& bits = bits_of(name);
+  fields.push_back(
+      {std::move(name), static_cast<std::uint16_t>(offset), static_cast<std::uint8_t>(bytes), bits});
 }
 
 std::vector<VmcbField> make_fields() {
@@ -57,94 +98,15 @@ std::vector<VmcbField> make_fields() {
   for (unsigned word = 0; word < 6; ++word) {
     fields.push_back({fmt::format("intercepts_{}", word), static_cast<std::uint16_t>(4 * word), 4, {}});
   }
-#define SVMSIM_CONTROL(member, ...)                                                                      \
-  fields.push_back({#member,                                                                             \
-                    static_cast<std::uint16_t>(offsetof(Vmcb, control) + offsetof(VmcbControl, member)), \
-                    sizeof(VmcbControl::member), __VA_ARGS__})
-#define SVMSIM_SAVE(member, ...)                                                                            \
-  fields.push_back({#member, static_cast<std::uint16_t>(offsetof(Vmcb, save) + offsetof(VmcbSave, member)), \
-                    sizeof(VmcbSave::member), __VA_ARGS__})
-#define SVMSIM_SEGMENT(member) add_segment(fields, #member, offsetof(Vmcb, save) + offsetof(VmcbSave, member))
-  SVMSIM_CONTROL(pause_filter_thresh, {});
-  SVMSIM_CONTROL(pause_filter_count, {});
-  SVMSIM_CONTROL(iopm_base_pa, {});
-  SVMSIM_CONTROL(msrpm_base_pa, {});
-  SVMSIM_CONTROL(tsc_offset, {});
-  SVMSIM_CONTROL(asid, {});
-  SVMSIM_CONTROL(tlb_ctl, {});
-  SVMSIM_CONTROL(erap_ctl, {{"allow_larger_rap", 0}, {"clear_rap", 1}});
-  SVMSIM_CONTROL(int_ctl, int_ctl_bits);
-  SVMSIM_CONTROL(int_vector, {{"v_intr_vector", 0, 8}});
-  SVMSIM_CONTROL(int_state, {{"interrupt_shadow", 0}, {"guest_interrupt_mask", 1}});
-  SVMSIM_CONTROL(exit_code, {});
-  SVMSIM_CONTROL(exit_info_1, {});
-  SVMSIM_CONTROL(exit_info_2, {});
-  SVMSIM_CONTROL(exit_int_info, event_bits);
-  SVMSIM_CONTROL(exit_int_info_err, {});
-  SVMSIM_CONTROL(nested_ctl, nested_ctl_bits);
-  SVMSIM_CONTROL(avic_vapic_bar, {});
-  SVMSIM_CONTROL(ghcb_gpa, {});
-  SVMSIM_CONTROL(event_inj, event_bits);
-  SVMSIM_CONTROL(event_inj_err, {});
-  SVMSIM_CONTROL(nested_cr3, {});
-  SVMSIM_CONTROL(virt_ext, virt_ext_bits);
-  SVMSIM_CONTROL(clean, clean_bits);
-  SVMSIM_CONTROL(next_rip, {});
-  SVMSIM_CONTROL(insn_len, {});
-  SVMSIM_CONTROL(avic_backing_page, {});
-  SVMSIM_CONTROL(avic_logical_id, {});
-  SVMSIM_CONTROL(avic_physical_id, {{"max_index", 0, 12}});
-  SVMSIM_CONTROL(vmsa_pa, {});
-  SVMSIM_CONTROL(vmgexit_rax, {});
-  SVMSIM_CONTROL(vmgexit_cpl, {});
-  SVMSIM_CONTROL(bus_lock_counter, {});
-  SVMSIM_CONTROL(update_irr, {});
-  SVMSIM_CONTROL(allowed_sev_features, {});
-  SVMSIM_CONTROL(guest_sev_features, {});
-  SVMSIM_SEGMENT(es);
-  SVMSIM_SEGMENT(cs);
-  SVMSIM_SEGMENT(ss);
-  SVMSIM_SEGMENT(ds);
-  SVMSIM_SEGMENT(fs);
-  SVMSIM_SEGMENT(gs);
-  SVMSIM_SEGMENT(gdtr);
-  SVMSIM_SEGMENT(ldtr);
-  SVMSIM_SEGMENT(idtr);
-  SVMSIM_SEGMENT(tr);
-  SVMSIM_SAVE(vmpl, {});
-  SVMSIM_SAVE(cpl, {});
-  SVMSIM_SAVE(efer, efer_bits);
-  SVMSIM_SAVE(cr4, cr4_bits);
-  SVMSIM_SAVE(cr3, {});
-  SVMSIM_SAVE(cr0, cr0_bits);
-  SVMSIM_SAVE(dr7, dr7_bits);
-  SVMSIM_SAVE(dr6, dr6_bits);
-  SVMSIM_SAVE(rflags, rflags_bits);
-  SVMSIM_SAVE(rip, {});
-  SVMSIM_SAVE(rsp, {});
-  SVMSIM_SAVE(s_cet, {});
-  SVMSIM_SAVE(ssp, {});
-  SVMSIM_SAVE(isst_addr, {});
-  SVMSIM_SAVE(rax, {});
-  SVMSIM_SAVE(star, {});
-  SVMSIM_SAVE(lstar, {});
-  SVMSIM_SAVE(cstar, {});
-  SVMSIM_SAVE(sfmask, {});
-  SVMSIM_SAVE(kernel_gs_base, {});
-  SVMSIM_SAVE(sysenter_cs, {});
-  SVMSIM_SAVE(sysenter_esp, {});
-  SVMSIM_SAVE(sysenter_eip, {});
-  SVMSIM_SAVE(cr2, {});
-  SVMSIM_SAVE(g_pat, {});
-  SVMSIM_SAVE(dbgctl, {{"lbr", 0}, {"btf", 1}});
-  SVMSIM_SAVE(br_from, {});
-  SVMSIM_SAVE(br_to, {});
-  SVMSIM_SAVE(last_excp_from, {});
-  SVMSIM_SAVE(last_excp_to, {});
-  SVMSIM_SAVE(spec_ctrl, {});
-#undef SVMSIM_SEGMENT
-#undef SVMSIM_SAVE
-#undef SVMSIM_CONTROL
+#define SVMSIM_ROW(identifier, structure, member, first, bytes, group, vintage, format, key)               \
+  add_row(fields, name_of<decltype(structure::member)>(#identifier, #member),                              \
+          (std::is_same_v<structure, VmcbSave> ? offsetof(Vmcb, save) : 0) + offsetof(structure, member) + \
+              (first),                                                                                     \
+          bytes);
+  SVMSIM_VMCB_FIELDS(SVMSIM_ROW)
+#undef SVMSIM_ROW
+  std::stable_sort(fields.begin(), fields.end(),
+                   [](const VmcbField& a, const VmcbField& b) { return a.offset < b.offset; });
   return fields;
 }
 
