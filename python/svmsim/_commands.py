@@ -331,7 +331,9 @@ def import_(
     report = json.loads(text)
     _write_json(json_, _indented(report))
     if json_ != "-":
-        _print_import(report)
+        from svmsim._import_view import import_view
+
+        _print(*import_view(report))
     if report["refused"] is not None:
         raise TraceError([problem(str(report["refused"]), source=paths[0])])
     _fail_on_problems(report, workload=output)
@@ -345,84 +347,6 @@ def _check_input(path: Path) -> None:
     if not path.is_dir() and not path.is_file():
         text = "cannot be read: is no regular file, and a trace is read more than once"
         raise TraceError([problem(text, source=str(path))])
-
-
-def _print_import(report: Mapping[str, Any]) -> None:
-    from svmsim._render import counts_table, facts_view, table, titled
-
-    kernel = report["kernel"]
-    facts = {name: report[name] for name in ("source", "format", "isa", "lines")}
-    facts["events"] = sum(report["events"].values()) or None
-    facts["lost events"] = report["lost_events"] or None
-    facts["exit reasons of"] = f"{facts.pop('isa')} ({report['isa_evidence']})"
-    if report["vcpus"]:
-        facts["kernel"] = f"{kernel['generation']} ({kernel['evidence']})"
-    if report["vms"]:
-        facts["VMs"] = report["vms"]
-    if report["no_workload"] and not report["refused"]:
-        facts["not to be replayed"] = report["no_workload"]
-    _print(facts_view(facts))
-    captures = report["captures"]
-    if len(captures) > 1:
-        rows = table(["capture", "title", "lines", "events", "exits"], left=2)
-        for index, capture in enumerate(captures, 1):
-            numbers = (f"{capture[name]:,}" for name in ("lines", "events", "exits"))
-            rows.add_row(str(index), capture["title"], *numbers)
-        _print("", titled("Captures", rows))
-    columns = {"all vCPUs": report["exits"]}
-    vcpus = report["vcpus"]
-    if len(vcpus) > 1:
-        columns |= {f"{vcpu['vm']}/{vcpu['vcpu']}": vcpu["exits"] for vcpu in vcpus}
-    if report["exits"]:
-        _print("", counts_table("Exits", columns))
-    for one in report["tables"]:
-        _print(
-            "", titled(f"{one['format']} from line {one['first_line']}", _rows_table(one["rows"]))
-        )
-    if report["durations"]:
-        _print("", titled("Exit to entry, ns", _durations_table(report["durations"])))
-    for name, title in (
-        ("events", "Events"),
-        ("causes", "Causes of injected interrupts"),
-        ("wakeups", "Causes of wake-ups"),
-        ("polling", "Halts"),
-        ("coverage", "Coverage"),
-        ("unknown", "Unknown events"),
-        ("dropped", "Left out"),
-        ("undecidable", "What the recording hides"),
-    ):
-        if report[name]:
-            rows = table(["", "count"])
-            for text, count in report[name].items():
-                rows.add_row(text, f"{count:,}")
-            _print("", titled(title, rows))
-    for text in report["notes"]:
-        _print(printable(f"note: {text}"))
-
-
-def _rows_table(rows: list[Mapping[str, Any]]) -> Any:
-    from svmsim._render import table
-
-    names = ("count", "share_percent", "time_ns", "min_ns", "max_ns", "mean_ns", "rate_per_s")
-    shown = [name for name in names if any(name in row for row in rows)]
-    result = table(["", *shown])
-    for row in rows:
-        vcpu = f"vCPU {row['vcpu']} " if "vcpu" in row else ""
-        indent = "  " if "parent" in row else ""
-        cells = (f"{row[name]:,}" if name in row else "" for name in shown)
-        result.add_row(printable(indent + vcpu + row["name"]), *cells)
-    return result
-
-
-def _durations_table(durations: Mapping[str, Mapping[str, int]]) -> Any:
-    from svmsim._render import table
-
-    rows = table(["", "samples", "mean", "min", "max"])
-    for name, one in durations.items():
-        mean = round(one["total_ns"] / one["samples"]) if one["samples"] else 0
-        numbers = (one["samples"], mean, one["min_ns"], one["max_ns"])
-        rows.add_row(name, *(f"{number:,}" for number in numbers))
-    return rows
 
 
 def _fail_on_problems(report: Mapping[str, Any], workload: Path | None = None) -> None:
