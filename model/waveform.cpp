@@ -25,6 +25,7 @@ constexpr const char* legend =
     "mode (kvm_vcpu::mode): 0 outside the guest, 1 in the guest, 2 exiting\n"
     "halted: the guest's HLT waits, in the guest or in KVM; if: RFLAGS.IF; poll: KVM halt polling\n"
     "irr_top, isr_top: highest vector of the IRR and the ISR, 0 = none\n"
+    "is_running: its thread is on a pCPU, which KVM writes into AVIC's table as IsRunning\n"
     "$end\n";
 
 std::uint64_t picoseconds(std::uint64_t raw_time, std::uint64_t tsc_hz) {
@@ -91,7 +92,8 @@ Waveform::Waveform(std::string path, const Machine& machine, std::uint64_t tsc_h
     sc_core::sc_trace(file_, signals.tid, name + "tid", tid_bits);
   }
   for (const auto& vcpu : machine.vcpus()) {
-    vcpus_.push_back(std::make_unique<VcpuSignals>(VcpuSignals{vcpu.get(), 0, false, false, 0, 0, false}));
+    vcpus_.push_back(
+        std::make_unique<VcpuSignals>(VcpuSignals{vcpu.get(), 0, false, false, 0, 0, false, false}));
     const VcpuSignals& signals = *vcpus_.back();
     const std::string name = std::string(vcpu->name()) + ".";
     sc_core::sc_trace(file_, signals.mode, name + "mode", mode_bits);
@@ -99,6 +101,7 @@ Waveform::Waveform(std::string path, const Machine& machine, std::uint64_t tsc_h
     sc_core::sc_trace(file_, signals.interrupt_flag, name + "if");
     sc_core::sc_trace(file_, signals.irr_top, name + "irr_top", vector_bits);
     sc_core::sc_trace(file_, signals.isr_top, name + "isr_top", vector_bits);
+    sc_core::sc_trace(file_, signals.is_running, name + "is_running");
     sc_core::sc_trace(file_, signals.poll, name + "poll");
   }
   sample();
@@ -130,6 +133,7 @@ void Waveform::sample() {
     signals->interrupt_flag = (rflags & svm::rflags::interrupt) != 0;
     signals->irr_top = vector_or_zero(vcpu.apic().irr().highest());
     signals->isr_top = vector_or_zero(vcpu.apic().isr().highest());
+    signals->is_running = vcpu.pcpu != nullptr && vcpu.pcpu->current_tid() == vcpu.tid;
     signals->poll = vcpu.polling;
   }
 }

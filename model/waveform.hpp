@@ -43,6 +43,7 @@ class Waveform final : public WaveProbe {
     bool interrupt_flag;
     unsigned int irr_top;
     unsigned int isr_top;
+    bool is_running;
     bool poll;
   };
 

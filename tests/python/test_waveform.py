@@ -58,7 +58,7 @@ def wave(wake_back: sv.Scenario, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_every_cpu_has_its_signals(wave: Path) -> None:
     changes, _ = read(wave)
     cpus = {f"cpu{i}.{name}" for i in (0, 1) for name in ("use", "tid")}
-    names = ("mode", "halted", "if", "irr_top", "isr_top", "poll")
+    names = ("mode", "halted", "if", "irr_top", "isr_top", "is_running", "poll")
     assert changes.keys() == cpus | {f"vm0_vcpu{i}.{name}" for i in (0, 1) for name in names}
 
 
@@ -92,6 +92,21 @@ def test_polling_and_mode_agree(wave: Path, wake_back: sv.Scenario) -> None:
         mode = changes[f"vm0_vcpu{vcpu}.mode"]
         entries = [value for _, value in mode].count(1)
         assert entries > stats["exits"][vcpu] / 2
+
+
+def value_at(changes: list[tuple[int, int]], time: int) -> int:
+    return [value for changed, value in changes if changed <= time][-1]
+
+
+def test_a_vcpu_enters_the_guest_only_while_it_runs(wave: Path, wake_back: sv.Scenario) -> None:
+    changes, _ = read(wave)
+    waits = wake_back.run().vcpus["halt_wait_hist"].to_list()
+    for vcpu in (0, 1):
+        running = changes[f"vm0_vcpu{vcpu}.is_running"]
+        for time, mode in changes[f"vm0_vcpu{vcpu}.mode"]:
+            assert mode == 0 or value_at(running, time) == 1
+        # It goes away whenever it blocks, and perhaps at the end.
+        assert [value for _, value in running[1:]].count(0) - sum(waits[vcpu]) in (0, 1)
 
 
 def test_the_same_run_gives_the_same_bytes(cli: Cli, small_file: Path, tmp_path: Path) -> None:
