@@ -221,7 +221,7 @@ bool Hypervisor::external_cause(Vcpu& vcpu) {
 
 void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
-  if (vcpu.timer.cpu() != nullptr) cpu.cancel_timer(vcpu.timer);
+  cancel_apic_timer(vcpu, cpu);
   vcpu.ended_cycles = cpu.local();
   vcpu.state = HostThread::State::ended;
 }

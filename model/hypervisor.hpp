@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -40,6 +41,10 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void set_warmup(std::uint64_t cycles) { warmup_cycles_ = cycles; }
   /// Called about every 65536 exits with the local clock; may throw to stop the run.
   void set_heartbeat(std::function<void(std::uint64_t)> heartbeat) { heartbeat_ = std::move(heartbeat); }
+
+  /// Its interrupts begin; before the run.
+  void start_device(Device& device, PhysicalCpu& cpu);
+  [[nodiscard]] HostTimerClient& device_interrupts() noexcept { return device_interrupts_; }
 
   /// A vCPU's timer has expired on `cpu`.
   void timer_expired(PhysicalCpu& cpu, HostTimer& timer) override;
@@ -90,6 +95,10 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu);
   void update_cr8_intercept(Vcpu& vcpu);
   [[nodiscard]] static bool interrupt_allowed(const Vcpu& vcpu);
+  /// kvm_cpu_has_extint, kvm_cpu_has_injectable_intr, kvm_cpu_has_interrupt.
+  [[nodiscard]] static bool has_ext_int(const Vcpu& vcpu);
+  [[nodiscard]] static bool has_injectable_intr(Vcpu& vcpu);
+  [[nodiscard]] static bool has_interrupt(Vcpu& vcpu);
   void queue_exception(Vcpu& vcpu, std::uint8_t vector, bool has_error, std::uint32_t error);
 
   // hypervisor_exits.cpp: what an exit needs.
@@ -113,6 +122,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   [[nodiscard]] bool set_cr(Vcpu& vcpu, PhysicalCpu& cpu, unsigned cr, std::uint64_t value);
   void handle_dr(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_mmio(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] std::uint64_t in_kernel_mmio(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action,
+                                             std::uint64_t address);
   static void take_debug_registers(Vcpu& vcpu);
   static void set_dr_intercepts(svm::VmcbControl& control, bool on);
 
@@ -145,10 +156,29 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
     return cpu.local() + vcpu.vmcb.control.tsc_offset;
   }
   [[nodiscard]] bool set_apic_base(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value);
-  void apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what);
+  void apic_write_mmio(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, std::uint64_t value,
+                       unsigned bytes);
+  void end_of_interrupt(Vcpu& vcpu, PhysicalCpu& cpu, const apic::EndOfInterrupt& eoi);
+  /// `offset`: the register that was written.
+  void apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what, std::uint32_t offset);
   static void set_tpr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t tpr);
   void apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr, std::uint64_t value,
                       bool fastpath = false);
+
+  // hypervisor_devices.cpp
+  class DeviceInterrupts final : public HostTimerClient {
+   public:
+    explicit DeviceInterrupts(Hypervisor& in_hypervisor) : hypervisor(in_hypervisor) {}
+    void timer_expired(PhysicalCpu& cpu, HostTimer& timer) override;
+
+    Hypervisor& hypervisor;
+  };
+  void device_interrupt(Device& device, PhysicalCpu& cpu);
+  void set_irq_line(Vm& vm, PhysicalCpu& cpu, unsigned pin, bool asserted);
+  void io_apic_eoi(Vm& vm, PhysicalCpu& cpu, std::uint8_t vector);
+  void io_apic_write(Vm& vm, PhysicalCpu& cpu, std::uint32_t offset, std::uint32_t value);
+  void raise_ext_int(Vm& vm, PhysicalCpu& cpu, unsigned vector);
+  void acknowledge_devices(Vm& vm, PhysicalCpu& cpu, std::uint32_t port);
 
   // hypervisor_timer.cpp: the local APIC's timer.
   void create_timer(Vcpu& vcpu);
@@ -227,6 +257,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;
   std::uint64_t actions_to_check_ = actions_between_checks;
   std::function<void(std::uint64_t)> heartbeat_;
+  DeviceInterrupts device_interrupts_{*this};
 };
 
 }  // namespace svmsim::model

@@ -33,11 +33,9 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
       if (msr != apic::msr_x2apic_self_ipi) trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       break;
     case apic::WriteEffect::eoi:
-      vcpu.pv.highest_isr_cache = -1;
       cpu.charge(cost_.h_eoi);
       trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
-      trace(cpu, vcpu, EventKind::kvm_eoi, vcpu.index, write.eoi.vector);
-      if (write.eoi.vector >= 0) vcpu.requests |= request::event;
+      end_of_interrupt(vcpu, cpu, write.eoi);
       break;
     case apic::WriteEffect::priority:
       if (vcpu.apic().ppr() < old_ppr && vcpu.apic().deliverable() >= 0) vcpu.requests |= request::event;
@@ -45,10 +43,52 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
     case apic::WriteEffect::stored:
       cpu.charge(cost_.h_msr);
       trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
-      if (write.changed != 0) apic_changed(vcpu, cpu, write.changed);
+      if (write.changed != 0) apic_changed(vcpu, cpu, write.changed, offset);
       break;
   }
   trace(cpu, vcpu, EventKind::kvm_msr, 1, msr, value, 0);
+}
+
+// kvm_lapic_reg_write by MMIO: every register is traced before its effect.
+void Hypervisor::apic_write_mmio(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, std::uint64_t value,
+                                 unsigned bytes) {
+  if (vcpu.apic().mode() != apic::ApicMode::xapic || bytes != 4 || (offset & 0xfU) != 0) return;
+  const std::uint8_t old_ppr = vcpu.apic().ppr();
+  const apic::RegisterWrite write =
+      vcpu.apic().write_mmio(offset, static_cast<std::uint32_t>(value), guest_tsc(vcpu, cpu), bytes);
+  trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
+  switch (write.effect) {
+    case apic::WriteEffect::ipi:
+    case apic::WriteEffect::ipi_refused:
+      cpu.charge(cost_.h_icr);
+      send_ipi(vcpu, cpu, write.command, false);
+      break;
+    case apic::WriteEffect::eoi:
+      cpu.charge(cost_.h_eoi);
+      end_of_interrupt(vcpu, cpu, write.eoi);
+      break;
+    case apic::WriteEffect::priority:
+      if (vcpu.apic().ppr() < old_ppr && vcpu.apic().deliverable() >= 0) vcpu.requests |= request::event;
+      break;
+    case apic::WriteEffect::stored:
+      if (write.changed != 0) apic_changed(vcpu, cpu, write.changed, offset);
+      break;
+    case apic::WriteEffect::general_protection:
+      break;  // MSRs only
+  }
+}
+
+// apic_set_eoi: the ISR bit is clear already; a level interrupt is told to the I/O APIC, whose line may be up
+// still.
+void Hypervisor::end_of_interrupt(Vcpu& vcpu, PhysicalCpu& cpu, const apic::EndOfInterrupt& eoi) {
+  vcpu.pv.highest_isr_cache = -1;
+  trace(cpu, vcpu, EventKind::kvm_eoi, vcpu.index, eoi.vector);
+  if (eoi.vector < 0) return;
+  if (eoi.broadcast) {
+    cpu.synchronise();
+    io_apic_eoi(vcpu.vm, cpu, static_cast<std::uint8_t>(eoi.vector));
+  }
+  vcpu.requests |= request::event;
 }
 
 // kvm_set_apic_base; false = #GP.
@@ -56,13 +96,20 @@ bool Hypervisor::set_apic_base(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value
   cpu.synchronise();
   const apic::RegisterWrite write = vcpu.apic().write_apic_base(value, guest_tsc(vcpu, cpu));
   if (write.effect == apic::WriteEffect::general_protection) return false;
-  apic_changed(vcpu, cpu, write.changed);
+  apic_changed(vcpu, cpu, write.changed, 0);
   return true;
 }
 
 // kvm_recalculate_apic_map, and what a change of enabling or priorities makes deliverable.
-void Hypervisor::apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what) {
-  if ((what & apic::changed::timer) != 0) restart_apic_timer(vcpu, cpu);
+void Hypervisor::apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what, std::uint32_t offset) {
+  if ((what & apic::changed::timer) != 0) {
+    if (offset == apic::APIC_LVTT) {
+      // apic_update_lvtt: a change from or to TSC-deadline mode cancels, any other leaves the timer alone.
+      if (!vcpu.apic().timer().armed()) cancel_apic_timer(vcpu, cpu);
+    } else {
+      restart_apic_timer(vcpu, cpu);
+    }
+  }
   if ((what & (apic::changed::addressing | apic::changed::enabling)) != 0)
     vcpu.vm.apics.update(vcpu.index, vcpu.apic().address());
   if ((what & (apic::changed::enabling | apic::changed::pending)) != 0) vcpu.requests |= request::event;

@@ -5,6 +5,7 @@
 #include "apic/apic_registers.hpp"
 #include "model/emulated_cpuid.hpp"
 #include "model/hypervisor.hpp"
+#include "model/vm.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/intercept.hpp"
 #include "svm/user_error.hpp"
@@ -69,13 +70,13 @@ Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
     if (!write_tsc_deadline(vcpu, cpu, action.operand[0])) return Fastpath::none;
     trace(cpu, vcpu, EventKind::kvm_msr, 1, msr_tsc_deadline, action.operand[0], 0);
     skip_instruction(vcpu, cpu, 0);
-    return vcpu.timer.pending ? Fastpath::handled : Fastpath::reenter;
+    return Fastpath::reenter;
   }
   if (action.number != apic::msr_x2apic_icr || (action.operand[0] & apic::x2apic_icr_reserved) != 0) {
     return Fastpath::none;
   }
   const apic::IcrCommand command = apic::IcrCommand::from_x2apic(action.operand[0]);
-  if (!icr_fastpath_takes(command)) return Fastpath::none;
+  if (vcpu.apic().mode() != apic::ApicMode::x2apic || !icr_fastpath_takes(command)) return Fastpath::none;
   apic_write_msr(vcpu, cpu, action.number, action.operand[0], true);
   skip_instruction(vcpu, cpu, 0);
   return at_least(KernelGeneration::v6_12) ? Fastpath::reenter : Fastpath::handled;
@@ -233,6 +234,7 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (kernel || !in) trace_pio();
   if (!kernel) {
     user_exit(vcpu, cpu, kvm_exit_io);
+    if (!in && !vcpu.vm.devices.empty()) acknowledge_devices(vcpu.vm, cpu, port);
     if (in) trace_pio();
   }
   skip_instruction(vcpu, cpu, value);

@@ -23,7 +23,7 @@ bool Hypervisor::has_wake_event(Vcpu& vcpu) {
   if (vcpu.pv_unhalted || vcpu.exception.pending) return true;
   if ((vcpu.requests & (request::nmi | request::smi)) != 0) return true;
   if (vcpu.smm.pending || (vcpu.nmi.pending != 0 && nmi_allowed(vcpu))) return true;
-  return interrupt_allowed(vcpu) && vcpu.apic().deliverable() >= 0;
+  return interrupt_allowed(vcpu) && has_interrupt(vcpu);
 }
 
 // kvm_vcpu_check_block: an expired timer ends the wait and becomes an interrupt in the outer loop.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model/hypervisor.hpp"
+#include "model/vm.hpp"
 #include "svm/intercept.hpp"
 #include "svm/vmcb_bits.hpp"
 
@@ -23,6 +24,18 @@ std::uint32_t injection(std::uint32_t type, std::uint8_t vector) {
 bool Hypervisor::interrupt_allowed(const Vcpu& vcpu) {
   return (vcpu.vmcb.save.rflags & svm::rflags::interrupt) != 0 &&
          (vcpu.vmcb.control.int_state & svm::int_state::interrupt_shadow) == 0;
+}
+
+bool Hypervisor::has_ext_int(const Vcpu& vcpu) {
+  return vcpu.vm.pic_vector >= 0 && vcpu.apic().passes_ext_int();
+}
+
+bool Hypervisor::has_injectable_intr(Vcpu& vcpu) {
+  return vcpu.apic().deliverable() >= 0 || has_ext_int(vcpu);
+}
+
+bool Hypervisor::has_interrupt(Vcpu& vcpu) {
+  return vcpu.apic().deliverable() >= 0 || has_ext_int(vcpu);
 }
 
 void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -48,9 +61,8 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.force_immediate_exit = true;
     return;
   }
-  apic::LocalApic& apic = vcpu.apic();
   cpu.synchronise();
-  if (apic.deliverable() < 0) return;
+  if (!has_injectable_intr(vcpu)) return;
   if (!can_inject) {
     // -EBUSY: exit again as soon as the present event is injected, and look then.
     vcpu.force_immediate_exit = true;
@@ -59,12 +71,16 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (interrupt_allowed(vcpu)) {
     cpu.charge(cost_.h_inject);
     cpu.synchronise();
-    vcpu.interrupt = {true, apic.acknowledge(), false};
-    vcpu.pv.highest_isr_cache = apic.highest_isr();
+    // kvm_cpu_get_interrupt: the legacy controller first.
+    const bool external = has_ext_int(vcpu);
+    const std::uint8_t vector = external ? static_cast<std::uint8_t>(std::exchange(vcpu.vm.pic_vector, -1))
+                                         : vcpu.apic().acknowledge();
+    vcpu.interrupt = {true, vector, false};
+    if (!external) vcpu.pv.highest_isr_cache = vcpu.apic().highest_isr();
     vcpu.injected_ipi_sent_cycles = std::exchange(vcpu.ipi_sent_cycles[vcpu.interrupt.vector], 0);
     svm_inject_irq(vcpu, cpu, false);
     cpu.synchronise();
-    if (apic.deliverable() < 0) return;
+    if (!has_injectable_intr(vcpu)) return;
   }
   enable_irq_window(vcpu, cpu);
 }

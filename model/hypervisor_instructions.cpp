@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "model/hypervisor.hpp"
+#include "model/vm.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/intercept.hpp"
 #include "svm/vmcb_bits.hpp"
@@ -21,7 +22,15 @@ namespace {
 constexpr std::uint64_t kvm_exit_mmio = 6;
 constexpr unsigned crs = 16;
 constexpr std::uint64_t lmsw_writes = svm::cr0::mp | svm::cr0::em | svm::cr0::ts;
-constexpr std::uint64_t xapic_page = 0xfee00000;
+constexpr std::uint64_t page_mask = ~std::uint64_t{0xfff};
+constexpr std::uint64_t io_apic_base = 0xfec00000;
+constexpr std::uint64_t unsatisfied_read = 0;
+constexpr std::uint64_t read_mmio = 1;
+constexpr std::uint64_t write_mmio = 2;
+
+std::uint64_t bytes_mask(std::uint64_t size) {
+  return size >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * size)) - 1;
+}
 
 }  // namespace
 
@@ -142,13 +151,40 @@ void Hypervisor::take_debug_registers(Vcpu& vcpu) {
   vcpu.vmcb.control.clean &= ~svm::clean::intercepts;
 }
 
-// handle_mmio_page_fault, emulator_read_write. The xAPIC page of an x2APIC guest reads as ones and swallows
-// writes (KVM_X86_QUIRK_LAPIC_MMIO_HOLE); any other page is user space's.
+// apic_mmio_read, apic_mmio_write, ioapic_mmio_read, ioapic_mmio_write. The xAPIC page of an x2APIC guest
+// reads as ones and swallows writes (KVM_X86_QUIRK_LAPIC_MMIO_HOLE), as LocalApic does. A read is traced
+// behind the device's own event, a write before it. Returns the value.
+std::uint64_t Hypervisor::in_kernel_mmio(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action,
+                                         std::uint64_t address) {
+  const std::uint64_t size = action.size;
+  const auto offset = static_cast<std::uint32_t>(address & ~page_mask);
+  const bool local = (address & page_mask) == vcpu.apic().base_address();
+  cpu.synchronise();
+  if (action.kind == svm::ActionKind::memory_write) {
+    const std::uint64_t value = action.operand[0] & bytes_mask(size);
+    trace(cpu, vcpu, EventKind::kvm_mmio, write_mmio, size, address, value);
+    if (local) {
+      apic_write_mmio(vcpu, cpu, offset, value, static_cast<unsigned>(size));
+    } else {
+      cpu.synchronise();
+      io_apic_write(vcpu.vm, cpu, offset & 0xffU, static_cast<std::uint32_t>(value));
+    }
+    return value;
+  }
+  std::uint64_t value = 0;
+  if (local) {
+    const bool traced = vcpu.apic().mode() == apic::ApicMode::xapic;
+    value = vcpu.apic().read_mmio(offset, guest_tsc(vcpu, cpu), static_cast<unsigned>(size)).value;
+    if (traced) trace(cpu, vcpu, EventKind::kvm_apic, 0, offset & ~0xfU, value);
+  } else {
+    value = vcpu.vm.io_apic.read_mmio(offset & 0xffU) & bytes_mask(size);
+  }
+  trace(cpu, vcpu, EventKind::kvm_mmio, read_mmio, size, address, value);
+  return value;
+}
+
+// handle_mmio_page_fault, emulator_read_write. What no device of the kernel answers is user space's.
 void Hypervisor::handle_mmio(Vcpu& vcpu, PhysicalCpu& cpu) {
-  constexpr std::uint64_t unsatisfied_read = 0;
-  constexpr std::uint64_t read_mmio = 1;
-  constexpr std::uint64_t write_mmio = 2;
-  constexpr std::uint64_t apic_page_mask = ~std::uint64_t{0xfff};
   const std::uint64_t address = vcpu.vmcb.control.exit_info_2;
   auto& absent = vcpu.absent_pages;
   absent.erase(std::remove_if(absent.begin(), absent.end(),
@@ -158,10 +194,10 @@ void Hypervisor::handle_mmio(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool write = action.kind == svm::ActionKind::memory_write;
   const std::uint64_t size = action.size;
   cpu.charge(cost_.h_emulate);
-  const std::uint64_t ones = size >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * size)) - 1;
-  const std::uint64_t value = write ? action.operand[0] & ones : ones;
-  if ((address & apic_page_mask) == xapic_page) {
-    trace(cpu, vcpu, EventKind::kvm_mmio, write ? write_mmio : read_mmio, size, address, value);
+  std::uint64_t value = write ? action.operand[0] & bytes_mask(size) : bytes_mask(size);
+  const std::uint64_t page = address & page_mask;
+  if (page == vcpu.apic().base_address() || page == io_apic_base) {
+    value = in_kernel_mmio(vcpu, cpu, action, address);
   } else {
     ++vcpu.stats.mmio_exits;
     trace(cpu, vcpu, EventKind::kvm_mmio, write ? write_mmio : unsatisfied_read, size, address,

@@ -96,6 +96,7 @@ void Hypervisor::kick(Vcpu& target, PhysicalCpu& cpu) {
   }
   if (target.polling) {
     if (target.wake_cause_cycles == 0) target.wake_cause_cycles = cpu.local() + 1;
+    if (target.pcpu == &cpu) return;  // its own interrupt: the poll loop looks behind it
     target.poll_event.notify(delay_until(target.pcpu->moment_of(cpu.local() + 1)));
     cpu.notified_others();
     return;

@@ -136,7 +136,12 @@ void Hypervisor::init_vmcb(Vcpu& vcpu) {
 void Hypervisor::start_program(Vcpu& vcpu) {
   const workloads::InitialState initial = vcpu.source->initial_state();
   set_guest_state(vcpu.vmcb.save, initial);
-  static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
+  if (vcpu.apic().mode() == apic::ApicMode::x2apic) {
+    static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
+  } else {
+    static_cast<void>(vcpu.apic().write_mmio(apic::APIC_SPIV, initial.apic_svr));
+  }
+  vcpu.vm.apics.update(vcpu.index, vcpu.apic().address());
 }
 
 void Hypervisor::create_vcpu(Vcpu& vcpu) {

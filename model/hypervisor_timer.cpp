@@ -34,10 +34,13 @@ void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   cancel_apic_timer(vcpu, cpu);
   // A replay has its timer's interrupts from the recording.
   if (vcpu.external_causes) return;
-  if (!vcpu.apic().timer().armed()) return;
-  cpu.charge(cost_.t_timer_arm);
-  cpu.synchronise();
-  start_sw_timer(vcpu, cpu);
+  const bool armed = vcpu.apic().timer().armed();
+  if (!armed && vcpu.apic().timer().mode() != apic::TimerMode::tsc_deadline) return;
+  if (armed) {
+    cpu.charge(cost_.t_timer_arm);
+    cpu.synchronise();
+    start_sw_timer(vcpu, cpu);
+  }
   trace(cpu, vcpu, EventKind::kvm_hv_timer_state, 0);
 }
 
@@ -67,6 +70,7 @@ void Hypervisor::cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
 // apic_timer_fn.
 void Hypervisor::timer_expired(PhysicalCpu& cpu, HostTimer& timer) {
   Vcpu& vcpu = static_cast<LapicTimer&>(timer).vcpu;
+  if (vcpu.state == HostThread::State::ended) return;
   cpu.charge(cost_.t_timer_irq);
   cpu.synchronise();
   apic_timer_expired(vcpu, cpu, true);

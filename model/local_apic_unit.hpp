@@ -29,6 +29,7 @@ class LocalApicUnit : public sc_core::sc_module, public LocalApicInterface {
 
   /// The owner's own view: no other CPU can be in between, the owner has synchronised.
   [[nodiscard]] apic::LocalApic& state() noexcept { return apic_; }
+  [[nodiscard]] const apic::LocalApic& state() const noexcept { return apic_; }
 
  private:
   apic::LocalApic apic_;

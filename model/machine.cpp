@@ -1,5 +1,6 @@
 #include "model/machine.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -32,12 +33,13 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
 
 // A local APIC as KVM emulates it (arch/x86/kvm/lapic.c): version 14h with six LVT entries, a 1 GHz bus, no
 // error reporting, ExtINT through LINT0 of the first vCPU (KVM_X86_QUIRK_LINT0_REENABLED).
-apic::LocalApicOptions kvm_apic_options(const Scenario& scenario, unsigned index) {
+apic::LocalApicOptions kvm_apic_options(const Scenario& scenario, const VmConfig& vm, unsigned index) {
   constexpr std::uint64_t bus_khz = 1'000'000;
   constexpr std::uint64_t min_timer_period_us = 200;
   apic::LocalApicOptions options;
   options.version = 0x00050014;
   options.bootstrap = index == 0;
+  options.initial_mode = vm.apic == "xapic" ? apic::ApicMode::xapic : apic::ApicMode::x2apic;
   options.reports_errors = false;
   options.lint0_ext_int_after_reset = true;
   options.timer_by_owner = true;
@@ -82,9 +84,10 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
         apic::Arbiter(config.vcpus, scenario.kvm.vector_hashing ? apic::ArbitrationPolicy::vector_hashing
                                                                 : apic::ArbitrationPolicy::delivery_count);
     for (unsigned i = 0; i < config.vcpus; ++i) {
-      auto vcpu = std::make_unique<Vcpu>(
-          fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features, scenario.host.knobs,
-          kvm_apic_options(scenario, i), make_source(config, static_cast<unsigned>(v), i), hypervisor_);
+      auto vcpu =
+          std::make_unique<Vcpu>(fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features,
+                                 scenario.host.knobs, kvm_apic_options(scenario, config, i),
+                                 make_source(config, static_cast<unsigned>(v), i), hypervisor_);
       vcpu->tid = first_tid + static_cast<std::int32_t>(vcpus_.size());
       vcpu->comm = fmt::format("CPU {}/KVM", i);
       vcpu->cpu_index = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];
@@ -101,6 +104,8 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
       vm->vcpus.push_back(vcpu.get());
       vcpus_.push_back(std::move(vcpu));
     }
+    for (const DeviceConfig& device : config.devices)
+      vm->devices.push_back(std::make_unique<Device>(device, *vm, hypervisor_.device_interrupts()));
     vms_.push_back(std::move(vm));
   }
 }
@@ -108,6 +113,9 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
 void Machine::start() {
   for (const auto& vcpu : vcpus_)
     scheduler_.wake(*vcpu, nullptr, 0);
+  for (const auto& vm : vms_)
+    for (const auto& device : vm->devices)
+      hypervisor_.start_device(*device, *cpus_[device->config.pcpu]);
 }
 
 }  // namespace svmsim::model

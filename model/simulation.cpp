@@ -65,6 +65,11 @@ std::string early_end(const Machine& machine, bool has_duration) {
   }
   if (has_duration) return {};
   for (const auto& vcpu : machine.vcpus()) {
+    if (!vcpu->spinning) continue;
+    return fmt::format("vCPU {} of {} spins for ever on memory that nobody writes", vcpu->index,
+                       vcpu->vm.name);
+  }
+  for (const auto& vcpu : machine.vcpus()) {
     if (vcpu->state == HostThread::State::ended || vcpu->source->serves()) continue;
     if (vcpu->mp_state == MpState::uninitialized || vcpu->mp_state == MpState::init_received)
       return fmt::format("vCPU {} of {} waits for a SIPI that nobody sends", vcpu->index, vcpu->vm.name);
@@ -147,11 +152,14 @@ std::vector<std::pair<std::int32_t, std::string>> Simulation::threads() const {
 RunResult Simulation::run() {
   TraceSources traces;
   GuestVms guests;
+  std::vector<std::shared_ptr<workloads::SharedCounters>> memories(scenario_.vms.size());
   const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
     if (!vm.trace.empty()) return traces.make(scenario_, vm_index, vcpu);
     if (!vm.tasks.empty() || workloads::is_guest_workload(vm.workload.kind))
       return guests.make(scenario_, vm_index, vcpu);
-    return workloads::make_program(vm.workload, vcpu, vm.vcpus);
+    auto& memory = memories[vm_index];
+    if (memory == nullptr) memory = std::make_shared<workloads::SharedCounters>();
+    return workloads::make_program(vm.workload, vcpu, vm.vcpus, memory);
   };
   const SimContext context;
   Scenario built = scenario_;

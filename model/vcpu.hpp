@@ -139,10 +139,12 @@ class Vcpu : public sc_core::sc_module, public HostThread {
     Vcpu& vcpu_;
   };
 
-  /// Whether a guest physical page has no memory behind it: the APIC's, or one of mmio_pages.
+  /// Whether a guest physical page has no memory behind it: that of the local APIC or the I/O APIC, or one of
+  /// mmio_pages.
   [[nodiscard]] bool is_mmio(std::uint64_t guest_physical) const noexcept;
 
   [[nodiscard]] apic::LocalApic& apic() noexcept { return apic_unit.state(); }
+  [[nodiscard]] const apic::LocalApic& apic() const noexcept { return apic_unit.state(); }
 
   // Identity.
   Vm& vm;

@@ -6,8 +6,10 @@
 
 #include "apic/arbitration.hpp"
 #include "apic/destination.hpp"
-#include "model/guest_devices.hpp"
+#include "apic/io_apic.hpp"
 #include "model/config/pv.hpp"
+#include "model/device.hpp"
+#include "model/guest_devices.hpp"
 #include "svm/permission_map.hpp"
 
 namespace svmsim::model {
@@ -25,6 +27,9 @@ struct Vm {
   PvConfig pv;  ///< what the guest's CPUID shows
   std::vector<std::unique_ptr<GuestDeviceUnit>> guest_devices;
   bool finished = false;  ///< its workload is done: its vCPUs end where they next look
+  apic::IoApic io_apic;
+  int pic_vector = -1;  ///< what the legacy controller asks for; -1 = nothing
+  std::vector<std::unique_ptr<Device>> devices;
   std::vector<Vcpu*> vcpus;
 };
 

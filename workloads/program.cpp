@@ -192,7 +192,8 @@ std::map<std::string, ParameterValue> resolved_parameters(const WorkloadSpec& sp
   return result;
 }
 
-std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu, unsigned vcpus) {
+std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu, unsigned vcpus,
+                                             std::shared_ptr<SharedCounters> memory) {
   if (is_guest_workload(spec.kind)) {
     throw InternalError("the vCPUs of " + spec.kind + " share memory: make_guest_vm() makes them");
   }
@@ -205,7 +206,7 @@ std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned 
   }
   const bool has_sections = !program->vcpus.empty() || program->others.has_value();
   if (vcpu > 0 && !program->info.parallel && !has_sections) return std::make_unique<IdleSource>();
-  return make_source(*program, resolve(program->info, spec), vcpu);
+  return make_source(*program, resolve(program->info, spec), vcpu, std::move(memory));
 }
 
 }  // namespace svmsim::workloads

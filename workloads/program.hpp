@@ -29,11 +29,12 @@ struct ActionForm {
   std::string_view name;
   svm::ActionKind kind = svm::ActionKind::compute;
   std::uint8_t length = 0;  ///< instruction bytes where the file gives none
-  bool halt_until = false;  ///< the one form that is not an action but a small loop
-  std::uint8_t keys = 0;    ///< which of the keys below it knows
+  bool halt_until = false;  ///< not an action but a small loop
+  std::uint16_t keys = 0;   ///< which of the keys below it knows
   bool skips_eoi =
       false;  ///< tests and clears the PV EOI word; when KVM has set it, leaves out the next action
   const svm::ActionInfo* info = nullptr;  ///< keys are the operands of this row of the table of actions
+  std::uint8_t flags = 0;                 ///< GuestAction::flags of what it becomes
 };
 
 /// Keys that only some forms know, as bits of ActionForm::keys.
@@ -41,11 +42,13 @@ namespace action_key {
 constexpr std::uint8_t msr = 1;
 constexpr std::uint8_t port = 2;  ///< port and size
 constexpr std::uint8_t value = 4;
-constexpr std::uint8_t leaf = 8;        ///< leaf and subleaf
-constexpr std::uint8_t hypercall = 16;  ///< number and arguments
-constexpr std::uint8_t memory = 32;     ///< address and size
-constexpr std::uint8_t stopwatch = 64;  ///< start and stop
-constexpr std::uint8_t wait = 128;      ///< vector and count
+constexpr std::uint8_t leaf = 8;         ///< leaf and subleaf
+constexpr std::uint8_t hypercall = 16;   ///< number and arguments
+constexpr std::uint8_t memory = 32;      ///< address and size
+constexpr std::uint8_t stopwatch = 64;   ///< start and stop
+constexpr std::uint8_t wait = 128;       ///< vector or counter, and count
+constexpr std::uint16_t add = 256;       ///< counter and value
+constexpr std::uint16_t deadline = 512;  ///< delay
 }  // namespace action_key
 
 /// All forms, and the one with `name` (nullptr if there is none).
@@ -69,7 +72,11 @@ struct ProgramAction {
   bool condition_value = true;
   int start_watch = -1;
   int stop_watch = -1;
-  std::uint8_t vector = 0;  ///< of halt_until
+  std::uint8_t vector = 0;     ///< of halt_until and spin_until
+  int counter = -1;            ///< of these two instead of the vector, and of add
+  bool pauses = false;         ///< spin_until has a PAUSE in each turn
+  bool interrupts_on = false;  ///< halt_until leaves RFLAGS.IF as it is
+  bool per_iteration = false;  ///< `count` is for each iteration up to this one
   ProgramNumber count{1, -1};
 };
 
@@ -104,7 +111,8 @@ struct ProgramRepeat {
 struct Program {
   ProgramInfo info;
   std::vector<std::string> stopwatches;
-  InitialState initial;  ///< without the rIP
+  std::vector<std::string> counters;  ///< in memory that the vCPUs share
+  InitialState initial;               ///< without the rIP
   ProgramRepeat repeat;
   ProgramSection common;                     ///< of every vCPU that has no section of its own
   std::map<unsigned, ProgramSection> vcpus;  ///< by vCPU index
@@ -118,6 +126,7 @@ struct Program {
 /// The source of one vCPU. `parameters` holds a value for each parameter, in range, in order.
 [[nodiscard]] std::unique_ptr<WorkloadSource> make_source(const Program& program,
                                                           const std::vector<ParameterValue>& parameters,
-                                                          unsigned vcpu);
+                                                          unsigned vcpu,
+                                                          std::shared_ptr<SharedCounters> memory = {});
 
 }  // namespace svmsim::workloads

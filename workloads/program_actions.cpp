@@ -51,7 +51,7 @@ std::optional<ProgramAction> ActionReader::action(TomlTable& table, ActionPlace 
                   nearest_name(*name, names));
     return std::nullopt;
   }
-  const bool compute = *name == "compute";
+  const bool compute = result.form->kind == svm::ActionKind::compute;
   number(table, "rip", 0, any_number, result.rip);
   number(table, "cycles", 0, UINT32_MAX, result.cycles, compute);
   condition(table, result);
@@ -67,6 +67,7 @@ std::optional<ProgramAction> ActionReader::action(TomlTable& table, ActionPlace 
       problems_.add(table.line(), table.own_path(), "iret cannot be conditional");
     }
     operands(table, result);
+    if ((result.form->keys & action_key::wait) != 0) wait(table, result, place);
   }
   table.finish(*name);
   return result;
@@ -91,6 +92,11 @@ void ActionReader::operands(TomlTable& table, ProgramAction& action) {
   if ((known & keys::memory) != 0) {
     number(table, "address", 0, any_number, action.operand[1], true);
     size(table, action, 8, 8);
+  }
+  if ((known & keys::deadline) != 0) number(table, "delay", 0, any_number, action.count, true);
+  if ((known & keys::add) != 0) {
+    action.counter = counter(table);
+    number(table, "value", 0, UINT32_MAX, action.count);
   }
   if ((known & keys::value) != 0) number(table, "value", 0, any_number, action.operand[0], true);
   if ((known & keys::leaf) != 0) {
@@ -157,14 +163,41 @@ void ActionReader::condition(TomlTable& table, ProgramAction& action) {
 }
 
 void ActionReader::wait(TomlTable& table, ProgramAction& action, ActionPlace place) {
-  if (place != ActionPlace::body) {
-    problems_.add(table.line(), table.own_path(), "halt_until can only stand in a body");
+  if (place == ActionPlace::handler) {
+    problems_.add(table.line(), table.own_path(),
+                  fmt::format("{} cannot stand in a handler", action.form->name));
   }
-  const auto vector = table.integer("vector", 0, 255, true);
-  number(table, "count", 1, UINT32_MAX, action.count);
+  if (!action.form->halt_until) action.pauses = table.boolean("pause").value_or(false);
+  if (action.form->halt_until) action.interrupts_on = table.boolean("interrupts_on").value_or(false);
+  action.per_iteration = place == ActionPlace::body;
+  number(table, "count", 0, UINT32_MAX, action.count);
+  const toml::node* shared = table.get("counter");
+  const auto vector = table.integer("vector", 0, 255, shared == nullptr);
+  if (shared != nullptr) {
+    if (vector) table.problem(*shared, "counter", "does not go with vector");
+    action.counter = counter(table);
+    return;
+  }
   if (!vector) return;
   action.vector = static_cast<std::uint8_t>(*vector);
   waits_.push_back({action.vector, table.line(), table.path("vector")});
+}
+
+int ActionReader::counter(TomlTable& table) {
+  constexpr std::size_t most_counters = 1024;
+  const auto name = table.text("counter", true);
+  if (!name) return -1;
+  std::vector<std::string>& names = program_.counters;
+  const auto found = std::find(names.begin(), names.end(), *name);
+  const auto index = static_cast<std::size_t>(found - names.begin());
+  if (found == names.end()) {
+    if (names.size() == most_counters) {
+      problems_.add(table.line(), table.path("counter"), fmt::format("more than {} counters", most_counters));
+      return -1;
+    }
+    names.push_back(*name);
+  }
+  return static_cast<int>(index);
 }
 
 int ActionReader::watch(TomlTable& table, std::string_view key, std::size_t Watch::*line) {

@@ -50,6 +50,7 @@ class ActionReader {
   void size(TomlTable& table, ProgramAction& action, std::uint64_t largest, std::uint64_t usual);
   void condition(TomlTable& table, ProgramAction& action);
   void wait(TomlTable& table, ProgramAction& action, ActionPlace place);
+  [[nodiscard]] int counter(TomlTable& table);
   [[nodiscard]] int watch(TomlTable& table, std::string_view key, std::size_t Watch::*line);
   [[nodiscard]] std::optional<ProgramNumber> value_of(TomlTable& table, std::string_view key,
                                                       const toml::node& node, std::uint64_t minimum,

@@ -24,6 +24,7 @@ class Flattener {
   FlatProgram flatten(unsigned vcpu) {
     flat_.initial = program_.initial;
     flat_.watches = program_.stopwatches;
+    flat_.counters = program_.counters.size();
     for (const ProgramCheck& check : program_.checks)
       flat_.checks.push_back({check.vector, check.runs});
     const ProgramSection& section = program_.section(vcpu);
@@ -76,6 +77,8 @@ class Flattener {
       if (action.rip) next_rip_ = value(*action.rip);
       if (action.form->halt_until) {
         append_halt_until(action);
+      } else if ((action.form->keys & action_key::deadline) != 0) {
+        append_arm_deadline(action);
       } else {
         append_action(action);
       }
@@ -101,6 +104,10 @@ class Flattener {
       step.action.operand[i] = value(action.operand[i]);
     for (const auto& [operand, number_of] : action.others)
       static_cast<void>(svm::set_operand(step.action, *operand, value(number_of)));  // the reader checked it
+    step.action.flags |= action.form->flags;
+    if (action.pauses) step.action.flags |= svm::action_flags::pauses;
+    if ((action.form->keys & (action_key::add | action_key::wait)) != 0) set_wait(step, action);
+    if ((action.form->keys & action_key::add) != 0) step.effects |= step_effect::add_counter;
     step.repeat = value(action.repeat);
     if (step.repeat > 1) step.effects |= step_effect::repeat;
     if (action.form->skips_eoi) step.effects |= step_effect::pv_eoi;
@@ -114,16 +121,51 @@ class Flattener {
     }
   }
 
-  // CLI; check: reached? -> after; STI; HLT; CLI; back to the check.
-  void append_halt_until(const ProgramAction& action) {
-    append_step(ActionKind::cli, 1);
+  void set_wait(ProgramStep& step, const ProgramAction& action) const {
+    step.vector = action.vector;
+    step.counter = static_cast<std::int16_t>(action.counter);
+    step.count = value(action.count);
+    step.per_iteration = action.per_iteration;
+  }
+
+  // RDTSC, the addition, and WRMSR of the TSC deadline.
+  void append_arm_deadline(const ProgramAction& action) {
+    constexpr std::uint8_t rdtsc_and_arithmetic = 16;
+    constexpr std::uint32_t msr_tsc_deadline = 0x6e0;
+    constexpr std::uint8_t wrmsr_length = 2;
+    ProgramStep& rdtsc = append_step(ActionKind::rdtsc, rdtsc_and_arithmetic);
+    rdtsc.effects = step_effect::set_deadline;
+    rdtsc.count = value(action.count);
+    ProgramStep& wrmsr = append_step(ActionKind::wrmsr, wrmsr_length);
+    wrmsr.action.number = msr_tsc_deadline;
+    wrmsr.action.cycles = value(action.cycles);
+  }
+
+  // check: reached? -> after; HLT; back to the check.
+  void append_halt_loop(const ProgramAction& action) {
+    const std::uint32_t check = append_check(action, 2);
+    ProgramStep& halt = append_step(ActionKind::hlt, 1);
+    halt.effects = step_effect::jump;
+    halt.target = check;
+  }
+
+  /// The look that leaves a halt_until to `behind` steps after itself. Returns its index.
+  std::uint32_t append_check(const ProgramAction& action, std::uint32_t behind) {
     const std::uint32_t check = next_index();
     ProgramStep& compare = append_step(ActionKind::compute, halt_check_length);
     compare.action.cycles = value(action.cycles);
     compare.effects = step_effect::leave_if_reached;
-    compare.vector = action.vector;
-    compare.count = value(action.count);
-    compare.target = check + 4;
+    set_wait(compare, action);
+    if (compare.counter >= 0) compare.action.flags |= svm::action_flags::shared;
+    compare.target = check + behind;
+    return check;
+  }
+
+  // CLI; check: reached? -> after; STI; HLT; CLI; back to the check.
+  void append_halt_until(const ProgramAction& action) {
+    if (action.interrupts_on) return append_halt_loop(action);
+    append_step(ActionKind::cli, 1);
+    const std::uint32_t check = append_check(action, 4);
     append_step(ActionKind::sti, 1);
     append_step(ActionKind::hlt, 1);
     ProgramStep& back = append_step(ActionKind::cli, 1);
@@ -169,8 +211,9 @@ class Flattener {
   std::uint64_t next_rip_ = default_rip;
 };
 
-constexpr ActionForm form(std::string_view name, ActionKind kind, std::uint8_t length, unsigned keys = 0) {
-  return {name, kind, length, false, static_cast<std::uint8_t>(keys), false, nullptr};
+constexpr ActionForm form(std::string_view name, ActionKind kind, std::uint8_t length, unsigned keys = 0,
+                          std::uint8_t flags = 0) {
+  return {name, kind, length, false, static_cast<std::uint16_t>(keys), false, nullptr, flags};
 }
 
 bool has_kind(const std::vector<ActionForm>& forms, ActionKind kind) {
@@ -224,14 +267,17 @@ const std::vector<ActionForm>& action_forms() {
       form("memory_write", ActionKind::memory_write, 3, key::memory | key::value),
       form("mov_from_cr8", ActionKind::mov_from_cr8, 4),
       form("mov_to_cr8", ActionKind::mov_to_cr8, 4, key::value),
-      {"halt_until", ActionKind::hlt, 0, true, key::wait, false, nullptr},
-      {"pv_eoi_test", ActionKind::memory_write, 8, false, key::memory, true, nullptr},
+      {"halt_until", ActionKind::hlt, 0, true, key::wait, false, nullptr, 0},
+      {"pv_eoi_test", ActionKind::memory_write, 8, false, key::memory, true, nullptr, 0},
+      form("spin_until", ActionKind::compute, 6, key::wait, svm::action_flags::spin),
+      form("add", ActionKind::compute, 8, key::add, svm::action_flags::shared),
+      form("arm_deadline", ActionKind::wrmsr, 2, key::deadline),
   };
   static const std::vector<ActionForm> all = [] {
     std::vector<ActionForm> result = forms;
     for (const svm::ActionInfo& info : svm::action_table()) {
       if (!repeatable(info.kind) || has_kind(forms, info.kind)) continue;
-      result.push_back({info.name, info.kind, info.length, false, 0, false, &info});
+      result.push_back({info.name, info.kind, info.length, false, 0, false, &info, 0});
     }
     return result;
   }();
@@ -252,8 +298,10 @@ const ProgramSection& Program::section(unsigned vcpu) const {
 }
 
 std::unique_ptr<WorkloadSource> make_source(const Program& program,
-                                            const std::vector<ParameterValue>& parameters, unsigned vcpu) {
-  return std::make_unique<ProgramSource>(Flattener(program, parameters).flatten(vcpu));
+                                            const std::vector<ParameterValue>& parameters, unsigned vcpu,
+                                            std::shared_ptr<SharedCounters> memory) {
+  return std::make_unique<ProgramSource>(Flattener(program, parameters).flatten(vcpu), vcpu,
+                                         std::move(memory));
 }
 
 }  // namespace svmsim::workloads

@@ -8,8 +8,9 @@
 
 namespace svmsim::workloads {
 
-ProgramSource::ProgramSource(FlatProgram program)
+ProgramSource::ProgramSource(FlatProgram program, unsigned vcpu, std::shared_ptr<SharedCounters> memory)
     : program_(std::move(program)),
+      memory_(memory != nullptr ? std::move(memory) : std::make_shared<SharedCounters>()),
       next_(program_.steps.data()),
       end_(step_at(program_.end)),
       batch_size_(program_.harnessed ? 0 : program_.iterations),
@@ -18,6 +19,8 @@ ProgramSource::ProgramSource(FlatProgram program)
       checked_(program_.checks.size()) {
   constexpr std::size_t usual_nesting = 16;
   frames_.reserve(usual_nesting);
+  if (memory_->counters.size() < program_.counters) memory_->counters.resize(program_.counters);
+  memory_->vcpus.push_back(vcpu);
 }
 
 void ProgramSource::retire_with_effects(const ProgramStep& step, std::uint64_t result) {
@@ -62,11 +65,14 @@ void ProgramSource::retire_rare(const ProgramStep& step, std::uint64_t result) {
     ++watch.stops;
   }
   if ((effects & effect::leave_if_reached) != 0) {
-    if (handler_runs_[step.vector] < step.count * (iterations_ + 1)) return;
+    if (!reached(step)) return;
     next_ = step_at(step.target);
     if (step.target == program_.body_end) end_iteration();
     return;
   }
+  if ((effects & effect::set_deadline) != 0)
+    program_.steps[static_cast<std::size_t>(next_ - program_.steps.data())].action.operand[0] =
+        result + step.count;
   if ((effects & effect::jump) != 0) next_ = step_at(step.target);
   if ((effects & effect::end_iteration) != 0) end_iteration();
   if ((effects & effect::begin_batch) != 0) {
@@ -78,6 +84,33 @@ void ProgramSource::retire_rare(const ProgramStep& step, std::uint64_t result) {
   }
   if ((effects & effect::end_batch) != 0 && harness_.end(result)) next_ = step_at(step.target);
   if ((effects & effect::handler_return) != 0) return_from_handler();
+}
+
+bool ProgramSource::reached(const ProgramStep& step) const {
+  const std::uint64_t count = step.per_iteration ? step.count * (iterations_ + 1) : step.count;
+  const std::uint64_t now = step.counter < 0
+                                ? handler_runs_[step.vector]
+                                : memory_->counters[static_cast<std::size_t>(step.counter)].value;
+  return now >= count;
+}
+
+std::uint64_t ProgramSource::spin_ready() const {
+  const ProgramStep& step = *next_;
+  if (!reached(step)) return never_ready;
+  return step.counter < 0 ? 0 : memory_->counters[static_cast<std::size_t>(step.counter)].changed;
+}
+
+// Only `add` stores; the others that are shared look.
+const std::vector<unsigned>& ProgramSource::retire_shared(std::uint64_t tsc) {
+  static const std::vector<unsigned> none;
+  const bool stores = (next_->effects & step_effect::add_counter) != 0;
+  if (stores) {
+    SharedCounters::Counter& counter = memory_->counters[static_cast<std::size_t>(next_->counter)];
+    counter.value += next_->count;
+    counter.changed = tsc;
+  }
+  retire(tsc, 0);
+  return stores ? memory_->vcpus : none;
 }
 
 void ProgramSource::return_from_handler() {

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "svm/guest_action.hpp"
 #include "workloads/harness.hpp"
+#include "workloads/shared_counters.hpp"
 #include "workloads/workload_source.hpp"
 
 namespace svmsim::workloads {
@@ -17,14 +19,15 @@ namespace step_effect {
 constexpr std::uint32_t repeat = 1;  ///< again, `repeat` times in all
 constexpr std::uint32_t start_watch = 2;
 constexpr std::uint32_t stop_watch = 4;
-constexpr std::uint32_t leave_if_reached =
-    8;                              ///< to `target` once the handler of `vector` has run often enough
-constexpr std::uint32_t jump = 16;  ///< to `target`
+constexpr std::uint32_t leave_if_reached = 8;  ///< to `target` once what the step waits for has happened
+constexpr std::uint32_t jump = 16;             ///< to `target`
 constexpr std::uint32_t end_iteration = 32;
 constexpr std::uint32_t begin_batch = 64;
 constexpr std::uint32_t end_batch = 128;
 constexpr std::uint32_t handler_return = 256;
-constexpr std::uint32_t pv_eoi = 512;  ///< leaves out the next step when KVM has set the PV EOI word
+constexpr std::uint32_t pv_eoi = 512;         ///< leaves out the next step when KVM has set the PV EOI word
+constexpr std::uint32_t add_counter = 1024;   ///< `count` to the counter
+constexpr std::uint32_t set_deadline = 2048;  ///< the result plus `count` becomes the next step's value
 }  // namespace step_effect
 
 struct ProgramStep {
@@ -32,7 +35,9 @@ struct ProgramStep {
   std::uint32_t effects = 0;
   std::uint32_t target = 0;
   std::uint64_t repeat = 1;
-  std::uint64_t count = 0;  ///< of leave_if_reached: runs of the handler per iteration
+  std::uint64_t count = 0;     ///< of a wait: runs of the handler, or the counter's value
+  bool per_iteration = false;  ///< `count` is for each iteration up to this one
+  std::int16_t counter = -1;   ///< index; -1 = the handler of `vector` counts
   std::uint8_t vector = 0;
   std::uint8_t watch = 0;  ///< of start_watch and stop_watch
 };
@@ -55,6 +60,7 @@ struct FlatProgram {
   BatchHarness harness;
   std::array<std::uint32_t, 256> handler{};  ///< first step of each vector's handler, or no_handler
   std::vector<Check> checks;
+  std::size_t counters = 0;          ///< how many the VM shares
   std::vector<std::string> watches;  ///< metric names are these with "_cycles" behind
   InitialState initial;
 };
@@ -62,7 +68,7 @@ struct FlatProgram {
 /// Runs a FlatProgram. current() and retire() are on the simulator's hot path: no allocation, no look-up.
 class ProgramSource final : public WorkloadSource {
  public:
-  explicit ProgramSource(FlatProgram program);
+  explicit ProgramSource(FlatProgram program, unsigned vcpu = 0, std::shared_ptr<SharedCounters> memory = {});
 
   [[nodiscard]] InitialState initial_state() const override { return program_.initial; }
   [[nodiscard]] const svm::GuestAction* current() override {
@@ -78,6 +84,8 @@ class ProgramSource final : public WorkloadSource {
   }
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override;
   void restart() override;
+  const std::vector<unsigned>& retire_shared(std::uint64_t tsc) override;
+  [[nodiscard]] std::uint64_t spin_ready() const override;
   [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override;
   void attach(PvMemory& memory) override { pv_ = &memory; }
   [[nodiscard]] Metrics metrics() const override;
@@ -99,11 +107,13 @@ class ProgramSource final : public WorkloadSource {
   void retire_with_effects(const ProgramStep& step, std::uint64_t result);
   void retire_rare(const ProgramStep& step, std::uint64_t result);
   void end_iteration();
+  [[nodiscard]] bool reached(const ProgramStep& step) const;
   void return_from_handler();
   [[nodiscard]] const ProgramStep* step_at(std::uint32_t index) const { return &program_.steps[index]; }
   void fail(Failure kind, std::uint8_t vector) noexcept;
 
   FlatProgram program_;
+  std::shared_ptr<SharedCounters> memory_;
   const ProgramStep* next_;
   const ProgramStep* end_;
   std::uint64_t repeated_ = 0;    // how often the current step has retired

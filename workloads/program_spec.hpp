@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "svm/user_error.hpp"
+#include "workloads/shared_counters.hpp"
 #include "workloads/workload_source.hpp"
 
 namespace svmsim::workloads {
@@ -59,8 +60,9 @@ struct WorkloadSpec {
 [[nodiscard]] std::map<std::string, ParameterValue> resolved_parameters(const WorkloadSpec& spec);
 
 /// The source of vCPU `vcpu` of `vcpus`, of a program file; modelled guests come from make_guest_vm().
-/// Throws UserError when the spec is invalid.
+/// Throws UserError when the spec is invalid. `memory` is what the vCPUs of the VM share; nullptr: nothing.
 [[nodiscard]] std::unique_ptr<WorkloadSource> make_program(const WorkloadSpec& spec, unsigned vcpu,
-                                                           unsigned vcpus);
+                                                           unsigned vcpus,
+                                                           std::shared_ptr<SharedCounters> memory = {});
 
 }  // namespace svmsim::workloads

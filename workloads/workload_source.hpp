@@ -58,8 +58,8 @@ class WorkloadSource {
   virtual void restart() {}
 
   /// The handler of an interrupt has returned to a compute action of which `left_cycles` are still to do (0 =
-  /// all of it). Returns what is left of the action that is now the current one: a source that puts another one
-  /// in its place, as a scheduler does, returns 0.
+  /// all of it). Returns what is left of the action that is now the current one: a source that puts another
+  /// one in its place, as a scheduler does, returns 0.
   [[nodiscard]] virtual std::uint64_t resume_compute(std::uint64_t left_cycles) { return left_cycles; }
 
   /// rIP of the vector's handler (the guest's IDT).
@@ -87,8 +87,8 @@ class WorkloadSource {
   /// Asked behind a shared action: whether the work of the whole VM is done, so that its vCPUs can end.
   [[nodiscard]] virtual bool finished() const { return false; }
 
-  /// The devices of this vCPU's VM, for which the host answers; nullptr when it has none. They live as long as
-  /// the sources.
+  /// The devices of this vCPU's VM, for which the host answers; nullptr when it has none. They live as long
+  /// as the sources.
   [[nodiscard]] virtual std::vector<GuestDevice>* devices() { return nullptr; }
 
   /// Whether this vCPU only serves others: a run in which nobody else has anything left to do has ended.

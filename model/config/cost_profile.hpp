@@ -46,13 +46,13 @@ struct Costs {
   std::uint32_t g_call_target = 0;   ///< the same for each target
   std::uint32_t g_call_handler = 0;  ///< call-function vector, from its first instruction to the callback
   std::uint32_t g_spin_turn = 0;     ///< one turn of a loop around PAUSE
-  std::uint32_t g_irq = 0;        ///< interrupt entry to the handler's work, with irq_exit
-  std::uint32_t g_timer = 0;      ///< hrtimer_interrupt
-  std::uint32_t g_schedule = 0;   ///< __schedule and the switch
-  std::uint32_t g_syscall = 0;    ///< a system call that does not sleep
-  std::uint32_t g_wake = 0;       ///< try_to_wake_up
-  std::uint32_t g_idle = 0;       ///< do_idle, twice between its top and the HLT
-  std::uint32_t g_idle_exit = 0;  ///< behind the HLT
+  std::uint32_t g_irq = 0;           ///< interrupt entry to the handler's work, with irq_exit
+  std::uint32_t g_timer = 0;         ///< hrtimer_interrupt
+  std::uint32_t g_schedule = 0;      ///< __schedule and the switch
+  std::uint32_t g_syscall = 0;       ///< a system call that does not sleep
+  std::uint32_t g_wake = 0;          ///< try_to_wake_up
+  std::uint32_t g_idle = 0;          ///< do_idle, twice between its top and the HLT
+  std::uint32_t g_idle_exit = 0;     ///< behind the HLT
   // Host.
   std::uint32_t t_irq_host = 0;   ///< a host interrupt handler (reschedule IPI, device)
   std::uint32_t t_tick = 0;       ///< the host's tick handler

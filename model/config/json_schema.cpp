@@ -149,6 +149,7 @@ std::string json_schema() {
   sections["kvm"] = section_schema(kvm_parameters());
   Json vm = section_schema(vm_parameters());
   vm["properties"]["name"]["pattern"] = "^[A-Za-z0-9_-]+$";
+  vm["properties"]["device"] = array_of(section_schema(device_parameters()));
   vm["properties"]["workload"] = workload_schema();
   vm["required"] = {"workload"};
   sections["vm"] = array_of(std::move(vm));

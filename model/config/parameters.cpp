@@ -102,8 +102,7 @@ Binding<VmDraft> pin_binding() {
 Binding<VmDraft> apic_binding() {
   auto binding = text<VmDraft>("vm.apic", &VmDraft::apic, "Mode of the guest's APIC.", "APM vol. 2, 16.9");
   binding.declaration.type = ParameterType::choice;
-  binding.declaration.choices = {"x2apic"};
-  binding.declaration.later = {"xapic"};
+  binding.declaration.choices = {"x2apic", "xapic"};
   return binding;
 }
 
@@ -338,6 +337,44 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
   return table;
 }
 
+const std::vector<Binding<DeviceConfig>>& device_parameters() {
+  constexpr const char* eventfd = "virt/kvm/eventfd.c";
+  static const std::vector<Binding<DeviceConfig>> table{
+      choice<DeviceConfig>(
+          "vm.device.kind", &DeviceConfig::kind,
+          {{"msi", DeviceKind::msi}, {"line", DeviceKind::line}, {"ext_int", DeviceKind::ext_int}},
+          "How the device interrupts: a message, a pin of the I/O APIC, or the legacy controller.",
+          "KVM_SET_GSI_ROUTING"),
+      number<DeviceConfig>("vm.device.vector", &DeviceConfig::vector, 16, 255, "",
+                           "Vector of kind msi or ext_int; that of a line is in the I/O APIC.", "PCI MSI"),
+      number<DeviceConfig>("vm.device.destination", &DeviceConfig::destination, 0, 255, "",
+                           "Destination of kind msi: an APIC ID, or with logical a logical destination.",
+                           "PCI MSI"),
+      boolean<DeviceConfig>("vm.device.logical", &DeviceConfig::logical,
+                            "Whether the destination of kind msi is a logical one.", "PCI MSI"),
+      boolean<DeviceConfig>("vm.device.lowest_priority", &DeviceConfig::lowest_priority,
+                            "Whether kind msi asks for lowest priority arbitration.", "PCI MSI"),
+      number<DeviceConfig>("vm.device.pin", &DeviceConfig::pin, 0, 23, "",
+                           "Pin of the I/O APIC of kind line.", "arch/x86/kvm/ioapic.c"),
+      boolean<DeviceConfig>("vm.device.level", &DeviceConfig::level,
+                            "Kind line: stay asserted until the guest writes ack_port, instead of a pulse.",
+                            "arch/x86/kvm/ioapic.c"),
+      number<DeviceConfig>("vm.device.ack_port", &DeviceConfig::ack_port, 0, 65535, "",
+                           "Port whose OUT by the guest releases a level line; 0 = none.",
+                           "choice of the user"),
+      duration<DeviceConfig>("vm.device.first", &DeviceConfig::first_ns, 0, longest_run_ns,
+                             "Time of the first interrupt.", "choice of the user"),
+      duration<DeviceConfig>("vm.device.period", &DeviceConfig::period_ns, 1, longest_run_ns,
+                             "Time between two interrupts.", "choice of the user"),
+      number<DeviceConfig>(
+          "vm.device.count", &DeviceConfig::count, 0, std::numeric_limits<std::int64_t>::max(), "",
+          "How many interrupts; 0 = as long as a vCPU of the VM runs.", "choice of the user"),
+      number<DeviceConfig>("vm.device.pcpu", &DeviceConfig::pcpu, 0, 1023, "",
+                           "pCPU at which the host interrupt of the device arrives.", eventfd),
+  };
+  return table;
+}
+
 const std::vector<Binding<VmDraft>>& workload_parameters() {
   static const std::vector<Binding<VmDraft>> table{kind_binding(), trace_binding(), tasks_binding()};
   return table;
@@ -370,6 +407,7 @@ std::vector<Parameter> all_parameters() {
   append(cstate_parameters());
   append(kvm_parameters());
   append(vm_parameters());
+  append(device_parameters());
   append(workload_parameters());
   append(run_parameters());
   return result;

@@ -65,6 +65,8 @@ struct VmDraft : VmConfig {
 [[nodiscard]] const std::vector<Binding<HostKnobs>>& knob_parameters();
 [[nodiscard]] const std::vector<Binding<Costs>>& cost_parameters();
 [[nodiscard]] const std::vector<Binding<CState>>& cstate_parameters();
+/// A [[vm.device]] table.
+[[nodiscard]] const std::vector<Binding<DeviceConfig>>& device_parameters();
 [[nodiscard]] const std::vector<Binding<KvmConfig>>& kvm_parameters();
 [[nodiscard]] const std::vector<Binding<VmDraft>>& vm_parameters();
 /// The part of vm_parameters() that says what the guest gets beyond hardware.

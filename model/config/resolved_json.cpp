@@ -29,6 +29,11 @@ Json vm_section(const VmConfig& vm) {
   for (const auto& [name, value] : vm.workload.parameters) {
     std::visit([&workload, &key = name](const auto& typed) { workload[key] = typed; }, value);
   }
+  if (!vm.devices.empty()) {
+    result["device"] = Json::array();
+    for (const DeviceConfig& device : vm.devices)
+      result["device"].push_back(section(device_parameters(), device));
+  }
   result["workload"] = std::move(workload);
   return result;
 }

@@ -51,6 +51,29 @@ struct KvmConfig {
   bool avic_hides_pv_send_ipi = false;  ///< the founding thread's proposal
 };
 
+/// How a device interrupts.
+enum class DeviceKind : std::uint8_t {
+  msi,      ///< a message to the local APICs
+  line,     ///< a pin of the I/O APIC
+  ext_int,  ///< the legacy controller, whose interrupts pass the local APIC as ExtINT
+};
+
+/// A device of a VM: a host interrupt that becomes one of the guest (irqfd), at fixed times.
+struct DeviceConfig {
+  DeviceKind kind = DeviceKind::msi;
+  unsigned vector = 0x30;        ///< of msi and ext_int; a line's is in the I/O APIC
+  unsigned destination = 0;      ///< of msi: APIC ID, or a set of them
+  bool logical = false;          ///< of msi: `destination` is a logical one
+  bool lowest_priority = false;  ///< of msi
+  unsigned pin = 0;              ///< of line
+  bool level = false;            ///< of line: asserted until the guest writes ack_port
+  unsigned ack_port = 0;
+  std::uint64_t first_ns = 0;
+  std::uint64_t period_ns = 1000000;
+  std::uint64_t count = 0;  ///< how many; 0 = as long as the VM runs
+  unsigned pcpu = 0;        ///< where the host interrupt arrives
+};
+
 struct VmConfig {
   std::string name = "vm0";
   unsigned vcpus = 1;
@@ -58,6 +81,7 @@ struct VmConfig {
   std::string apic = "x2apic";
   PvConfig pv;
   GuestOsConfig guest;  ///< of a guest with a task set
+  std::vector<DeviceConfig> devices;
   workloads::WorkloadSpec workload;
   std::string trace;  ///< replay: path of an imported workload, instead of `workload`
   std::string tasks;  ///< a task set instead: a built-in name, or the path of a JSON file

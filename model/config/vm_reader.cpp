@@ -190,6 +190,35 @@ void check_pin(const RawValue& raw_vm, const std::string& path, unsigned pcpus, 
   }
 }
 
+void read_devices(const RawValue& raw_vm, const std::string& vm_path, unsigned pcpus, VmDraft& vm,
+                  Problems& problems) {
+  const RawValue* devices = raw_vm.find("device");
+  if (devices == nullptr) return;
+  const std::string path = vm_path + ".device";
+  if (devices->list() == nullptr) {
+    problems.push_back(problem_at(
+        *devices, path, fmt::format("expected [[vm.device]] tables, found {}", devices->in_words())));
+    return;
+  }
+  for (std::size_t i = 0; i < devices->list()->size(); ++i) {
+    const RawValue& raw = (*devices->list())[i];
+    const std::string own_path = fmt::format("{}[{}]", path, i);
+    DeviceConfig device;
+    read_section(raw, device_parameters(), "vm.device", own_path, {}, device, problems);
+    if (raw.table() == nullptr) continue;
+    if (pcpus != 0 && device.pcpu >= pcpus) {
+      const RawValue* where = raw.find("pcpu");
+      problems.push_back(problem_at(where == nullptr ? raw : *where, own_path + ".pcpu",
+                                    fmt::format("the host has no pCPU {} (host.pcpus)", device.pcpu)));
+    }
+    if (device.level && (device.kind != DeviceKind::line || device.ack_port == 0)) {
+      problems.push_back(problem_at(raw, own_path + ".level",
+                                    "needs kind = \"line\", and an ack_port that releases the line"));
+    }
+    vm.devices.push_back(device);
+  }
+}
+
 void check_name(const RawValue& raw_vm, const std::string& path, const std::string& name,
                 Problems& problems) {
   const RawValue* raw_name = raw_vm.find("name");
@@ -201,7 +230,7 @@ void check_name(const RawValue& raw_vm, const std::string& path, const std::stri
     problems.push_back(
         problem_at(where, path + ".name",
                    fmt::format("\"{}\" has other characters than letters, digits, - and _", name)));
-  std::vector<std::string> keys{"workload"};
+  std::vector<std::string> keys{"workload", "device"};
   for (const auto& binding : vm_parameters())
     keys.push_back(binding.declaration.key());
   if (std::find(keys.begin(), keys.end(), name) != keys.end()) {
@@ -244,13 +273,14 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
     const std::string base_name = named ? std::get<std::string>(own->value) : names[i].front();
     const std::string path = "vm." + base_name;
     VmDraft draft;
-    read_section(raw, vm_parameters(), "vm", path, {"workload"}, draft, problems);
+    read_section(raw, vm_parameters(), "vm", path, {"workload", "device"}, draft, problems);
     if (raw.table() == nullptr) continue;
     check_name(raw, path, base_name, problems);
     const bool vcpus_known = std::none_of(problems.begin(), problems.end(), [&](const Problem& problem) {
       return problem.path == path + ".vcpus";
     });
     if (pcpus != 0 && vcpus_known) check_pin(raw, path, pcpus, draft, problems);
+    read_devices(raw, path, pcpus, draft, problems);
     read_workload(raw, path, base_dir, draft, problems);
     vcpus += std::uint64_t{draft.vcpus} * names[i].size();
     if (vcpus > most_vcpus) {

@@ -16,8 +16,8 @@ namespace svmsim::model::test {
 /// that any difference between two runs comes from the model. Ends after a number of actions.
 class RandomSource final : public workloads::WorkloadSource {
  public:
-  RandomSource(std::uint32_t seed, unsigned vcpu, unsigned vcpus, unsigned actions)
-      : random_(seed * 977U + vcpu), vcpus_(vcpus), left_(actions) {
+  RandomSource(std::uint32_t seed, unsigned vcpu, unsigned vcpus, unsigned actions, bool xapic = false)
+      : random_(seed * 977U + vcpu), vcpus_(vcpus), left_(actions), xapic_(xapic) {
     next();
   }
 
@@ -52,9 +52,7 @@ class RandomSource final : public workloads::WorkloadSource {
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override {
     times_.push_back(tsc);
     svm::GuestAction eoi;
-    eoi.kind = svm::ActionKind::wrmsr;
-    eoi.length = 2;
-    eoi.number = 0x80b;
+    write_apic(eoi, 0xb0, 0);
     eoi.rip = handler_entry(vector);
     handlers_.push_back(eoi);
   }
@@ -75,6 +73,20 @@ class RandomSource final : public workloads::WorkloadSource {
     return boost::random::uniform_int_distribution<unsigned>(0, bound - 1)(random_);
   }
 
+  // A register of the local APIC, the way its mode has it.
+  void write_apic(svm::GuestAction& action, std::uint32_t offset, std::uint64_t value) const {
+    action.length = 2;
+    action.operand[0] = value;
+    if (xapic_) {
+      action.kind = svm::ActionKind::memory_write;
+      action.operand[1] = 0xfee00000U + offset;
+      action.size = 4;
+    } else {
+      action.kind = svm::ActionKind::wrmsr;
+      action.number = 0x800 + (offset >> 4);
+    }
+  }
+
   void next() {
     if (left_ != 0) --left_;
     const std::uint64_t rip = action_.next_rip() == 0 ? base : action_.next_rip();
@@ -86,7 +98,7 @@ class RandomSource final : public workloads::WorkloadSource {
       action_.kind = svm::ActionKind::sti;
       return;
     }
-    switch (draw(12)) {
+    switch (draw(16)) {
       case 0:
       case 1:
       case 2:
@@ -96,12 +108,12 @@ class RandomSource final : public workloads::WorkloadSource {
       case 3:
       case 4:
       case 5: {
-        action_.kind = svm::ActionKind::wrmsr;
-        action_.number = 0x830;
         const std::uint64_t vector = 0x30 + draw(64);
         const unsigned target = draw(vcpus_);
-        action_.operand[0] = draw(4) == 0 ? (draw(2) == 0 ? 0x80000U : 0xc0000U) | vector  // shorthands
-                                          : std::uint64_t{target} << 32 | vector;
+        const bool shorthand = xapic_ || draw(4) == 0;
+        write_apic(
+            action_, 0x300,
+            shorthand ? (draw(2) == 0 ? 0x80000U : 0xc0000U) | vector : std::uint64_t{target} << 32 | vector);
         break;
       }
       case 6:
@@ -122,6 +134,20 @@ class RandomSource final : public workloads::WorkloadSource {
       case 10:
         action_.kind = vcpus_ > 1 ? svm::ActionKind::hlt : svm::ActionKind::nop;
         break;
+      case 11:  // the timer's mode, masked now and then
+        write_apic(action_, 0x320, std::uint64_t{draw(3)} << 17 | (draw(8) == 0 ? 0x10000U : 0U) | 0xefU);
+        break;
+      case 12:
+        write_apic(action_, 0x380, draw(4) == 0 ? 0 : 1 + draw(150000));
+        break;
+      case 13:
+        action_.kind = svm::ActionKind::wrmsr;
+        action_.number = 0x6e0;
+        action_.operand[0] = draw(6000000);
+        break;
+      case 14:  // an NMI
+        write_apic(action_, 0x300, xapic_ ? 0xc0400U : std::uint64_t{draw(vcpus_)} << 32 | 0x400U);
+        break;
       default:
         action_.kind = svm::ActionKind::vmmcall;
         break;
@@ -131,6 +157,7 @@ class RandomSource final : public workloads::WorkloadSource {
   boost::random::mt19937 random_;
   unsigned vcpus_;
   unsigned left_;
+  bool xapic_;
   bool enable_next_ = false;
   svm::GuestAction action_;
   std::vector<svm::GuestAction> handlers_;

@@ -71,6 +71,7 @@ TEST_CASE("run-ahead changes no event of any built-in program") {
       std::vector<std::string> overrides{std::string("host.kernel=") + kernel, "host.pcpus=2",
                                          "run.duration=400us", "host.hz=10000",
                                          "vm.vcpus=" + std::to_string(program.vcpus)};
+      if (program.name.find("xapic") != std::string::npos) overrides.emplace_back("vm.apic=xapic");
       const Scenario scenario = scenario_of(program.name, overrides);
       const Outcome ahead = outcome(scenario, true);
       CHECK(ahead.events.size() >= 2);
@@ -92,20 +93,40 @@ TEST_CASE("run-ahead changes no event of random guests on several CPUs") {
     const auto step = *rc::gen::element<std::string>("1", "173");
     const auto t_trace = *rc::gen::element<std::string>("0", "2000");
     const auto actions = *rc::gen::element<unsigned>(40, 400);
+    const auto apic = *rc::gen::element<std::string>("x2apic", "xapic");
+    const auto vnmi = *rc::gen::element<std::string>("true", "false");
     Scenario scenario = scenario_of(
         "ping_pong",
         {"host.kernel=" + kernel, "host.pcpus=" + std::to_string(pcpus), "host.hz=" + std::to_string(hz),
          "kvm.halt_poll_ns=" + poll, "host.cost.t_ipi_hw=" + ipi, "host.cost.poll_step=" + step,
-         "run.duration=2ms", "host.cost.t_trace=" + t_trace,
+         "run.duration=2ms", "host.cost.t_trace=" + t_trace, "vm.apic=" + apic, "kvm.vnmi=" + vnmi,
          R"(host.tracepoints=["kvm_inj_virq", "kvm_exit", "kvm_apic_accept_irq", "kvm_vcpu_wakeup"])",
          "vm.vcpus=" + std::to_string(std::max(vcpus, 2U))});
-    const SourceFactory factory = [seed, actions](const VmConfig& vm, unsigned, unsigned vcpu) {
-      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, actions);
+    const SourceFactory factory = [seed, actions, xapic = apic == "xapic"](const VmConfig& vm, unsigned,
+                                                                           unsigned vcpu) {
+      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, actions, xapic);
     };
     const Outcome ahead = outcome(scenario, true, factory);
     RC_ASSERT(difference(ahead, outcome(scenario, false, factory)) == "");
     RC_TAG(ahead.events.size() > 1000);
   }));
+}
+
+TEST_CASE("run-ahead changes no event of devices, vCPUs that wait for SIPI, and spinning ones on one pCPU") {
+  const std::string devices =
+      R"({"kind": "msi", "vector": 66, "destination": 1, "first": "3us", "period": "7us", "pcpu": 1},)"
+      R"({"kind": "ext_int", "vector": 66, "first": "5us", "period": "11us"})";
+  for (const char* pcpus : {"1", "2"}) {
+    const Scenario scenario = load_scenario(
+        ScenarioSource::from_json(std::string(R"({"host": {"pcpus": 2, "hz": 10000}, "vm": [{"vcpus": 4,)") +
+                                  R"("pin": [0, )" + (pcpus[0] == '1' ? "0, 0, 0" : "1, 0, 1") +
+                                  R"(], "device": [)" + devices +
+                                  R"(], "workload": {"kind": "lab_broadcast", "rounds": 20}}]})"),
+        {"run.duration=3ms"});
+    const Outcome ahead = outcome(scenario, true);
+    CHECK(ahead.events.size() > 100);
+    CHECK(difference(ahead, outcome(scenario, false)) == "");
+  }
 }
 
 TEST_CASE("events come out in order of time and CPU") {

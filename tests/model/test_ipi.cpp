@@ -1,66 +1,12 @@
 // IPIs of every kind through the model: who gets them, in which order, and what exits they cost.
 
-#include <filesystem>
-#include <fstream>
-
 #include <doctest/doctest.h>
 
-#include "tests/model/model_fixture.hpp"
+#include "tests/model/program_run.hpp"
 
 namespace svmsim::model::test {
 
 namespace {
-
-using Exits = std::string;  // "hlt 1, msr 2": by name
-
-/// A program of one file for the time of a test.
-class ProgramFile {
- public:
-  explicit ProgramFile(const std::string& text)
-      : path_((std::filesystem::temp_directory_path() / "svmsim_test_ipi.toml").string()) {
-    std::ofstream(path_) << "name = \"test\"\ndoc = \"test\"\n" << text;
-  }
-  ~ProgramFile() { std::filesystem::remove(path_); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-struct Run {
-  RunResult result;
-  std::vector<workloads::TraceEvent> events;
-  [[nodiscard]] Exits exits_of_vcpu(unsigned vcpu) const {
-    std::map<std::string, std::uint64_t> counted;
-    for (const auto& row : result.vcpus[vcpu].exits)
-      counted[exit_row_name(row.code)] = row.counter.count;
-    std::string text;
-    for (const auto& [name, count] : counted)
-      text += (text.empty() ? "" : ", ") + name + " " + std::to_string(count);
-    return text;
-  }
-  /// Lines of KVM events, without prefix.
-  [[nodiscard]] std::vector<std::string> lines(workloads::EventKind kind) const {
-    std::vector<std::string> lines;
-    for (const auto& event : events)
-      if (event.kind == kind) lines.push_back(line_of(event, workloads::KernelGeneration::v6_12));
-    return lines;
-  }
-};
-
-Run run(const std::string& text, unsigned vcpus, std::vector<std::string> overrides = {}) {
-  const ProgramFile file(text);
-  overrides.push_back("host.pcpus=" + std::to_string(vcpus));
-  overrides.push_back("vm.vcpus=" + std::to_string(vcpus));
-  overrides.emplace_back("host.hz=0");
-  Simulation simulation(scenario_of(file.path(), std::move(overrides)));
-  RecordingSink sink;
-  simulation.add_sink(sink);
-  Run run;
-  run.result = simulation.run();
-  run.events = std::move(sink.events);
-  return run;
-}
 
 // Four vCPUs that compute; vCPU 0 writes the ICR once.
 std::string sender(const std::string& icr, const std::string& handlers = "") {

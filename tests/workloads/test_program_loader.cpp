@@ -187,7 +187,7 @@ TEST_CASE("handlers, checks, vCPUs, the initial state and the repetition are che
   CHECK(with("[[handler]]\nvector = 1\nactions = [ { do = 'iret' }, { do = 'iret' } ]") ==
         one(6, "handler[0].actions[0]: iret can only be the last action of a handler"));
   CHECK(with("[[handler]]\nvector = 1\nactions = [ { do = 'halt_until', vector = 1 }, { do = 'iret' } ]") ==
-        one(6, "handler[0].actions[0]: halt_until can only stand in a body"));
+        one(6, "handler[0].actions[0]: halt_until cannot stand in a handler"));
   CHECK(with("[[check]]\nvector = 1") == one(5, "check[0].vector: 0x1 has no handler"));
   CHECK(with("[[check]]\nvektor = 1") ==
         Lines{"p.toml:4: check[0].vector: is missing",
