@@ -81,6 +81,19 @@ void LocalApic::enabling_changed() noexcept {
   update_ppr();
 }
 
+void LocalApic::set_avic_state(const AvicState& state) noexcept {
+  irr_ = state.irr;
+  isr_ = state.isr;
+  tmr_ = state.tmr;
+  tpr_ = state.tpr;
+  irr_excluded_ = isr_excluded_ = VectorSet{};
+  if (plain_) {
+    update_ppr();
+  } else {
+    enabling_changed();
+  }
+}
+
 Acceptance LocalApic::accept_slowly(std::uint8_t vector, bool level) noexcept {
   if (!hardware_enabled() || !software_enabled()) return Acceptance::disabled;
   VectorSet& requested = excludes() && !ier_.test(vector) ? irr_excluded_ : irr_;

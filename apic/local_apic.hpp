@@ -67,6 +67,19 @@ class LocalApic {
   /// Any message arrives that names this APIC.
   Reception receive(const IcrCommand& command) noexcept;
 
+  /// What AVIC's hardware keeps of an APIC in its backing page (fact sheet 8.1).
+  struct AvicState {
+    VectorSet irr;
+    VectorSet isr;
+    VectorSet tmr;
+    std::uint8_t tpr = 0;
+  };
+  [[nodiscard]] AvicState avic_state() const noexcept { return {irr(), isr(), tmr_, tpr_}; }
+  /// Takes over what the hardware has made of it.
+  void set_avic_state(const AvicState& state) noexcept;
+  /// Takes over the ICR that the hardware has stored; nothing is sent.
+  void set_avic_icr(std::uint64_t icr) noexcept { icr_ = icr; }
+
   /// Highest vector requested, in service; -1 if there is none. Vectors that the IERs
   /// exclude do not count, and no request while APIC_BASE disables the APIC.
   [[nodiscard]] int highest_irr() const noexcept { return irr_.highest(); }

@@ -14,6 +14,17 @@ using svm::StepKind;
 using workloads::EventKind;
 using workloads::KernelGeneration;
 
+namespace {
+
+apic::AvicProcessor avic_processor(const HostConfig& host) {
+  apic::AvicProcessor processor;
+  processor.x2avic = host.features.has(svm::Feature::x2avic);
+  processor.ext_lvt_accelerated = host.features.has(svm::Feature::ext_lvt_avic_access_chg);
+  return processor;
+}
+
+}  // namespace
+
 Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& host, const KvmConfig& kvm,
                        EventHub& events)
     : sc_core::sc_module(name),
@@ -23,7 +34,8 @@ Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& ho
       kernel_(host.kernel),
       events_(events),
       t_world_entry_(host.cost.t_world * host.cost.t_world_entry_pct / 100),
-      t_world_exit_(host.cost.t_world - t_world_entry_) {}
+      t_world_exit_(host.cost.t_world - t_world_entry_),
+      avic_registers_(avic_processor(host), host.knobs) {}
 
 // vcpu_run (arch/x86/kvm/x86.c).
 void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
@@ -62,14 +74,17 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
   vcpu.exits.reset();
   vcpu.wakeup_latency = {};
   vcpu.ipi_latency = {};
+  vcpu.icr_exits = 0;
+  vcpu.hypercall_ipis = 0;
 }
 
 // vcpu_enter_guest.
 void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   if (vcpu.external_causes) take_external_interrupts(vcpu);
-  constexpr std::uint32_t rare = request::migrate_timer | request::smi | request::nmi;
+  constexpr std::uint64_t rare = request::migrate_timer | request::smi | request::nmi;
   if ((vcpu.requests & rare) != 0) service_requests(vcpu, cpu);
+  if ((vcpu.requests & request::apicv_update) != 0) vcpu_update_apicv(vcpu, cpu);
   if ((vcpu.requests & request::event) != 0) {
     vcpu.requests &= ~request::event;
     ++vcpu.stats.req_event;
@@ -205,6 +220,10 @@ void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vecto
 // delivered it.
 void Hypervisor::take_external_interrupts(Vcpu& vcpu) {
   while (const auto vector = vcpu.source->take_external_interrupt()) {
+    if (vcpu.apicv_active) {
+      vcpu.avic_post(*vector);
+      continue;
+    }
     vcpu.apic().accept(*vector, false);
     vcpu.requests |= request::event;
   }
@@ -214,7 +233,7 @@ void Hypervisor::take_external_interrupts(Vcpu& vcpu) {
 // follows it.
 bool Hypervisor::external_cause(Vcpu& vcpu) {
   const bool host = vcpu.source->take_host_interrupt();
-  const std::uint32_t before = vcpu.requests;
+  const std::uint64_t before = vcpu.requests;
   take_external_interrupts(vcpu);
   return host || vcpu.requests != before;
 }
@@ -290,6 +309,7 @@ void Hypervisor::run_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
 svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& stay, bool keeps_rip) {
   svm::GuestCpu& guest = vcpu.guest;
   const bool physical = cpu.interrupt_pending();
+  if (cpu.take_doorbell()) avic_take_doorbell(vcpu, cpu);
   if (cpu.at_end()) {
     end_vcpu(vcpu, cpu);
     stay.ended = true;

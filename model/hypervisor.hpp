@@ -6,6 +6,7 @@
 #include <functional>
 #include <systemc>
 
+#include "apic/avic/register_access.hpp"
 #include "apic/local_apic.hpp"
 #include "model/config/scenario.hpp"
 #include "model/event_hub.hpp"
@@ -29,6 +30,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   sc_core::sc_port<InterruptFabricInterface> fabric{"fabric"};
   sc_core::sc_port<HostSchedulerInterface> scheduler{"scheduler"};
 
+  /// Brings a VM into the state after KVM_CREATE_VM and its user space's set-up, but for its vCPUs.
+  void create_vm(Vm& vm, const VmConfig& config);
   /// Brings a vCPU into the state after KVM_CREATE_VCPU and its user space's set-up.
   void create_vcpu(Vcpu& vcpu);
 
@@ -54,6 +57,9 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   /// An irqfd's MSI: a fixed, edge-triggered interrupt of a vCPU. Called from a host interrupt on `cpu`,
   /// which has synchronised.
   void deliver_msi(Vcpu& target, PhysicalCpu& cpu, std::uint8_t vector);
+  // hypervisor_avic.cpp: AVIC's part of the preempt notifiers.
+  void avic_sched_in(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_sched_out(Vcpu& vcpu, PhysicalCpu& cpu);
 
  private:
   enum class Fastpath : std::uint8_t { none, handled, reenter };
@@ -212,6 +218,43 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void record_steal_time(Vcpu& vcpu, PhysicalCpu& cpu);
   static void sync_pv_eoi_to_guest(Vcpu& vcpu);
   void sync_pv_eoi_from_guest(Vcpu& vcpu, PhysicalCpu& cpu);
+  // hypervisor_avic.cpp: IsRunning and delivery. `context`: the vCPU in whose context it happens, or nullptr.
+  void avic_vcpu_load(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_vcpu_put(Vcpu& vcpu, PhysicalCpu& cpu);
+  bool avic_deliver_interrupt(Vcpu& target, PhysicalCpu& cpu, const Vcpu* context,
+                              const apic::IcrCommand& message);
+  void avic_complete_delivery(Vcpu& target, PhysicalCpu& cpu, const Vcpu* context,
+                              const apic::IcrCommand& message);
+  void avic_ring_doorbell(Vcpu& target, PhysicalCpu& cpu, const Vcpu* context);
+  static void avic_take_doorbell(Vcpu& vcpu, PhysicalCpu& cpu);
+
+  // hypervisor_avic_exits.cpp
+  void avic_incomplete_ipi_interception(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_kick_target_vcpus(Vcpu& source, PhysicalCpu& cpu, std::uint32_t icr_low, std::uint32_t icr_high,
+                              std::uint32_t index);
+  [[nodiscard]] bool avic_kick_target_vcpus_fast(Vcpu& source, PhysicalCpu& cpu,
+                                                 const apic::IcrCommand& command);
+  void avic_unaccelerated_access_interception(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_unaccel_trap_write(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, std::uint8_t vector);
+  void avic_level_eoi(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vector);
+  bool avic_maps_apic_page(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_emulate_access(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, bool write);
+  void avic_register_written(Vcpu& vcpu, PhysicalCpu& cpu, const apic::RegisterWrite& written);
+
+  // hypervisor_apicv.cpp: whether AVIC is used.
+  void avic_create_vcpu(Vcpu& vcpu);
+  static void avic_init_vmcb(Vcpu& vcpu);
+  void avic_reset_vcpu(Vcpu& vcpu, PhysicalCpu& cpu);
+  void set_apicv_inhibit(Vm& vm, PhysicalCpu& cpu, Vcpu* context, ApicvInhibitReason reason, bool on);
+  void vcpu_update_apicv(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_activate(Vcpu& vcpu);
+  static void avic_deactivate(Vcpu& vcpu);
+  void avic_apic_changed(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_apic_base_changed(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void avic_update_logical_id(Vcpu& vcpu);
+  void avic_request_irq_window(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_irq_window_open(Vcpu& vcpu, PhysicalCpu& cpu);
+  void avic_irq_injected(Vcpu& vcpu, PhysicalCpu& cpu);
 
   // hypervisor_halt.cpp: HLT, polling, blocking.
   bool emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -253,6 +296,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   EventHub& events_;
   std::uint32_t t_world_entry_;
   std::uint32_t t_world_exit_;
+  apic::AvicRegisters avic_registers_;
   std::uint64_t warmup_cycles_ = 0;
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;
   std::uint64_t actions_to_check_ = actions_between_checks;

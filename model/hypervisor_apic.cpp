@@ -26,6 +26,7 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
     case apic::WriteEffect::ipi:
     case apic::WriteEffect::ipi_refused:
       cpu.charge(cost_.h_icr);
+      if (write.command.shorthand != apic::Shorthand::self) ++vcpu.icr_exits;
       // The ICR is written after its IPI was sent; SELF_IPI is an ordinary register, traced before its
       // effect.
       if (msr == apic::msr_x2apic_self_ipi) trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
@@ -44,6 +45,7 @@ void Hypervisor::apic_write_msr(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t msr,
       cpu.charge(cost_.h_msr);
       trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
       if (write.changed != 0) apic_changed(vcpu, cpu, write.changed, offset);
+      if (vcpu.apicv_active) vcpu.avic->publish_registers(vcpu.apic());
       break;
   }
   trace(cpu, vcpu, EventKind::kvm_msr, 1, msr, value, 0);
@@ -97,6 +99,7 @@ bool Hypervisor::set_apic_base(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value
   const apic::RegisterWrite write = vcpu.apic().write_apic_base(value, guest_tsc(vcpu, cpu));
   if (write.effect == apic::WriteEffect::general_protection) return false;
   apic_changed(vcpu, cpu, write.changed, 0);
+  if (vcpu.avic != nullptr) avic_apic_base_changed(vcpu, cpu);
   return true;
 }
 
@@ -112,6 +115,8 @@ void Hypervisor::apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what, s
   }
   if ((what & (apic::changed::addressing | apic::changed::enabling)) != 0)
     vcpu.vm.apics.update(vcpu.index, vcpu.apic().address());
+  if (vcpu.avic != nullptr && (what & (apic::changed::addressing | apic::changed::enabling)) != 0)
+    avic_apic_changed(vcpu, cpu);
   if ((what & (apic::changed::enabling | apic::changed::pending)) != 0) vcpu.requests |= request::event;
 }
 

@@ -114,6 +114,10 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
       return handle_cpuid(vcpu, cpu);
     case exit_code::vmmcall:
       return handle_hypercall(vcpu, cpu);
+    case exit_code::avic_incomplete_ipi:
+      return avic_incomplete_ipi_interception(vcpu, cpu);
+    case exit_code::avic_noaccel:
+      return avic_unaccelerated_access_interception(vcpu, cpu);
     default:
       break;
   }
@@ -138,6 +142,7 @@ void Hypervisor::handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu) {
   control.int_vector = 0;
   control.clean &= ~(svm::clean::intr | svm::clean::intercepts);
   ++vcpu.stats.irq_window_exits;
+  if (vcpu.avic != nullptr) avic_irq_window_open(vcpu, cpu);
 }
 
 // set_efer (arch/x86/kvm/x86.c): reserved bits, and LME while paging is on, raise #GP; LMA is the
@@ -265,6 +270,7 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
   trace(cpu, vcpu, EventKind::kvm_page_fault, vcpu.vmcb.save.rip, control.exit_info_2, control.exit_info_1);
+  if (avic_maps_apic_page(vcpu, cpu)) return;
   if (vcpu.is_mmio(control.exit_info_2)) return handle_mmio(vcpu, cpu);
   cpu.charge(cost_.h_npf);
   const std::uint64_t page = control.exit_info_2 & ~std::uint64_t{0xfff};

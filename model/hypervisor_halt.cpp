@@ -77,9 +77,11 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
     return true;
   }
   if (cpu.at_end()) return true;
-  // kvm_vcpu_block: the last look, then schedule().
+  // kvm_vcpu_block: from here on senders find that the vCPU does not run; the last look, then schedule().
+  if (vcpu.apicv_active) avic_vcpu_put(vcpu, cpu);
   cpu.synchronise();
   if (check_block(vcpu)) {
+    if (vcpu.apicv_active) avic_vcpu_load(vcpu, cpu);
     finish_halt(vcpu, cpu, false);
     return true;
   }
@@ -125,6 +127,7 @@ bool Hypervisor::resume_block(Vcpu& vcpu, PhysicalCpu& cpu) {
     return false;
   }
   vcpu.halt.phase = HaltPhase::none;
+  if (vcpu.apicv_active) avic_vcpu_load(vcpu, cpu);
   const std::uint64_t woken = std::max(vcpu.halt.woken_cycles, vcpu.halt.poll_end_cycles);
   const std::uint64_t waiting = cpu.local() - woken;
   const std::uint64_t cstate = std::min(waiting, cpu.take_idle_exit_cycles());

@@ -30,8 +30,9 @@ bool Hypervisor::has_ext_int(const Vcpu& vcpu) {
   return vcpu.vm.pic_vector >= 0 && vcpu.apic().passes_ext_int();
 }
 
+// kvm_cpu_has_injectable_intr: under AVIC the hardware delivers what the local APIC has.
 bool Hypervisor::has_injectable_intr(Vcpu& vcpu) {
-  return vcpu.apic().deliverable() >= 0 || has_ext_int(vcpu);
+  return (!vcpu.apicv_active && vcpu.apic().deliverable() >= 0) || has_ext_int(vcpu);
 }
 
 bool Hypervisor::has_interrupt(Vcpu& vcpu) {
@@ -90,6 +91,7 @@ void Hypervisor::svm_inject_irq(Vcpu& vcpu, PhysicalCpu& cpu, bool reinjected) {
   const std::uint32_t type = vcpu.interrupt.soft ? svm::event_inj::type_soft : svm::event_inj::type_intr;
   trace(cpu, vcpu, EventKind::kvm_inj_virq, vcpu.interrupt.vector, vcpu.interrupt.soft, reinjected);
   ++vcpu.stats.irq_injections;
+  if (vcpu.avic != nullptr && !reinjected) avic_irq_injected(vcpu, cpu);
   vcpu.vmcb.control.event_inj = injection(type, vcpu.interrupt.vector);
   vcpu.vmcb.control.event_inj_err = 0;
 }
@@ -150,6 +152,7 @@ void Hypervisor::complete_interrupts(Vcpu& vcpu) {
 // window.
 void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_irq_window);
+  if (vcpu.avic != nullptr) avic_request_irq_window(vcpu, cpu);
   svm::VmcbControl& control = vcpu.vmcb.control;
   set_intercept(control, Intercept::vintr, true);
   control.int_vector = 0;
@@ -159,6 +162,7 @@ void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 // update_cr8_intercept: a CR8 write exits only while it could unmask something.
 void Hypervisor::update_cr8_intercept(Vcpu& vcpu) {
+  if (vcpu.apicv_active) return;
   const int highest = vcpu.apic().highest_irr();
   const bool intercept = highest >= 0 && vcpu.apic().cr8() >= (highest >> 4);
   set_intercept(vcpu.vmcb.control, Intercept::write_cr8, intercept);

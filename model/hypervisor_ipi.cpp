@@ -44,6 +44,7 @@ bool Hypervisor::accept_irq(Vcpu& target, PhysicalCpu& cpu, const Vcpu* sender,
     case apic::DeliveryMode::lowest_priority:
       // The de-assert of a level interrupt is not an interrupt.
       if (message.level_triggered && !message.assert) return false;
+      if (target.apicv_active) return avic_deliver_interrupt(target, cpu, sender, message);
       return deliver_interrupt(target, cpu, message);
     case apic::DeliveryMode::remote_read:  // KVM's own use of the mode: kvm_pv_kick_cpu_op
       target.pv_unhalted = true;

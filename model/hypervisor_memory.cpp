@@ -63,7 +63,7 @@ svm::Step Hypervisor::execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::Gues
       vcpu.spinning = true;
       cpu.spin_wait(exit_at, vcpu.memory_event);
       vcpu.spinning = false;
-      if (cpu.interrupt_pending() || cpu.at_end()) break;
+      if (cpu.interrupt_pending() || cpu.doorbell_due() || cpu.at_end()) break;
       continue;
     }
     // The turn whose look finds it.
@@ -83,7 +83,7 @@ svm::Step Hypervisor::execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::Gues
     if (step.kind == svm::StepKind::retired) retire_shared(vcpu, cpu);
     return step;
   }
-  if (cpu.local() < exit_at || cpu.interrupt_pending() || cpu.at_end()) return {};
+  if (cpu.local() < exit_at || cpu.interrupt_pending() || cpu.doorbell_due() || cpu.at_end()) return {};
   svm::GuestAction pause = action;
   pause.kind = svm::ActionKind::pause;
   pause.length = 2;

@@ -271,6 +271,7 @@ void Hypervisor::vcpu_reset_by_init(Vcpu& vcpu, PhysicalCpu& cpu) {
   vcpu.source->restart();
   start_program(vcpu);
   vcpu.requests |= request::event;
+  if (vcpu.avic != nullptr) avic_reset_vcpu(vcpu, cpu);
 }
 
 }  // namespace svmsim::model

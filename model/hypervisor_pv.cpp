@@ -57,6 +57,7 @@ void Hypervisor::handle_hypercall(Vcpu& vcpu, PhysicalCpu& cpu) {
         break;
       case hypercall::send_ipi:
         if (!guest_pv_has(vcpu, kvm_feature::pv_send_ipi)) break;
+        ++vcpu.hypercall_ipis;
         result = pv_send_ipi(vcpu, cpu, argument);
         break;
       case hypercall::sched_yield:

@@ -159,6 +159,8 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   vm.msrpm.fill(true);
   for (const std::uint32_t msr : passed_through_msr_list())
     vm.msrpm.set(msr, false, false);
+  vcpu.msrpm = &vm.msrpm;
+  if (vm.avic != nullptr) avic_create_vcpu(vcpu);
 }
 
 }  // namespace svmsim::model

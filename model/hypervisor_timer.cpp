@@ -83,6 +83,7 @@ void Hypervisor::apic_timer_expired(Vcpu& vcpu, PhysicalCpu& cpu, bool from_time
   const std::uint64_t deadline = apic.take_timer(guest_tsc(vcpu, cpu));
   if (vcpu.timer.pending) return;
   if (deadline != 0) vcpu.timer.expired_tscdeadline = deadline;
+  if (!from_timer && vcpu.apicv_active) return inject_timer_irqs(vcpu, cpu);
   vcpu.timer.pending = true;
   vcpu.requests |= request::unblock;
   if (from_timer) kick(vcpu, cpu);
@@ -111,9 +112,11 @@ void Hypervisor::migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
 // kvm_wait_lapic_expire, between CLGI and VMRUN: an interrupt that is on its way in early waits for its
 // deadline, and the advance learns from the difference.
 void Hypervisor::wait_lapic_expire(Vcpu& vcpu, PhysicalCpu& cpu) {
-  const auto vector = static_cast<std::uint8_t>(vcpu.apic().lvt_timer());
-  if (vcpu.timer.advance_ns == 0 || !vcpu.apic().hardware_enabled() || !vcpu.apic().isr().test(vector))
-    return;
+  const apic::LocalApic& apic = vcpu.apic();
+  const auto vector = static_cast<std::uint8_t>(apic.lvt_timer());
+  // Under AVIC the hardware has not taken it yet.
+  const bool on_its_way = (vcpu.apicv_active ? apic.irr() : apic.isr()).test(vector);
+  if (vcpu.timer.advance_ns == 0 || !apic.hardware_enabled() || !on_its_way) return;
   const std::uint64_t deadline = vcpu.timer.expired_tscdeadline;
   vcpu.timer.expired_tscdeadline = 0;
   const auto delta = static_cast<std::int64_t>(guest_tsc(vcpu, cpu) - deadline);

@@ -11,6 +11,7 @@ class PhysicalCpu;
 /// What reaches a physical CPU asynchronously.
 enum class ArrivalKind : std::uint8_t {
   reschedule,  ///< host RESCHEDULE IPI (vector 0xfd): a kick, or a wake-up of an idle or busy pCPU
+  doorbell,    ///< AVIC's: no interrupt, and nothing to a core that is not in guest mode
 };
 
 struct Arrival {
@@ -44,6 +45,14 @@ class HostThread {
   virtual ~HostThread() = default;
 
   virtual void run(PhysicalCpu& cpu) = 0;
+
+  // The preempt notifiers (kvm_sched_in, kvm_sched_out): called in the context switch. `preempted`: it is
+  // still runnable.
+  virtual void sched_in(PhysicalCpu& cpu) { static_cast<void>(cpu); }
+  virtual void sched_out(PhysicalCpu& cpu, bool preempted) {
+    static_cast<void>(cpu);
+    static_cast<void>(preempted);
+  }
 
   std::int32_t tid = 0;
   std::string comm;

@@ -7,11 +7,12 @@
 
 namespace svmsim::model {
 
-/// Carries physical IPIs between the pCPUs of the machine with one latency, send to pending.
-/// Leaves out contention and per-distance latencies.
+/// Carries physical IPIs and doorbells between the pCPUs of the machine, each with one latency, send to
+/// pending. Leaves out contention and per-distance latencies.
 class InterruptFabric : public sc_core::sc_module, public InterruptFabricInterface {
  public:
-  InterruptFabric(const sc_core::sc_module_name& name, std::uint64_t latency_cycles);
+  InterruptFabric(const sc_core::sc_module_name& name, std::uint64_t latency_cycles,
+                  std::uint64_t doorbell_cycles);
 
   sc_core::sc_export<InterruptFabricInterface> entry{"entry"};
   sc_core::sc_port<ArrivalInterface, 0> cpus{"cpus"};  ///< bound in pCPU order
@@ -20,6 +21,7 @@ class InterruptFabric : public sc_core::sc_module, public InterruptFabricInterfa
 
  private:
   std::uint64_t latency_cycles_;
+  std::uint64_t doorbell_cycles_;
   std::uint64_t sequence_ = 0;
 };
 

@@ -22,9 +22,13 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
   settings.index = index;
   settings.run_ahead = scenario.run.run_ahead;
   settings.tick_period_cycles = host.hz == 0 ? 0 : host.tsc_hz / host.hz;
-  settings.reaction_cycles = std::max<std::uint64_t>(host.cost.t_ipi_hw, 1);
+  const std::uint32_t reaction =
+      scenario.kvm.avic ? std::min(host.cost.t_ipi_hw, host.cost.u_doorbell) : host.cost.t_ipi_hw;
+  settings.reaction_cycles = std::max<std::uint64_t>(reaction, 1);
   settings.end_cycles = end_cycles;
   settings.warmup_cycles = ns_to_cycles(scenario.run.warmup_ns, host.tsc_hz);
+  if (host.knobs.host_mode_doorbell == apic::HostModeDoorbell::stalls)
+    settings.doorbell_stall_cycles = host.cost.u_doorbell;
   // The shallowest state of the list until the governors are modelled.
   settings.idle_wake_cycles =
       host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);
@@ -55,7 +59,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     : sc_core::sc_module(name),
       events_(scenario.host.pcpus, scenario.host.tracepoints),
       end_cycles_(end_of_run(scenario)),
-      fabric_("fabric", scenario.host.cost.t_ipi_hw),
+      fabric_("fabric", scenario.host.cost.t_ipi_hw, scenario.host.cost.u_doorbell),
       scheduler_("scheduler", scenario.host.pcpus, scenario.host.cost.t_wakeup),
       hypervisor_("hypervisor", scenario.host, scenario.kvm, events_) {
   scheduler_.fabric.bind(fabric_.entry);
@@ -77,6 +81,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     vm->name = config.name;
     vm->index = static_cast<unsigned>(v);
     vm->pv = visible_pv(scenario.kvm, config);
+    hypervisor_.create_vm(*vm, config);
     std::vector<std::uint32_t> ids(config.vcpus);
     std::iota(ids.begin(), ids.end(), 0U);
     vm->apics = apic::DestinationMap(std::move(ids));

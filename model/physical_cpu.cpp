@@ -91,18 +91,21 @@ void PhysicalCpu::switch_to(HostThread& next) {
   }
   emit_switch(&next);
   ++context_switches_;
+  HostThread* const previous = current_;
   current_ = &next;
   next.cpu_index = settings_.index;
   next.state = HostThread::State::running;  // before time passes: nobody may wake it a second time
   next.was_woken = false;
+  if (previous != nullptr) previous->sched_out(*this, previous->state == HostThread::State::runnable);
   charge(costs_.t_sched_in);
+  next.sched_in(*this);
 }
 
 void PhysicalCpu::idle() {
   if (current_ != nullptr) {
     emit_switch(nullptr);
     ++context_switches_;
-    current_ = nullptr;
+    std::exchange(current_, nullptr)->sched_out(*this, false);
   }
   account(CpuTime::idle);
   next_tick_ = never_cycles;  // NO_HZ_IDLE: an idle pCPU has no tick
@@ -190,6 +193,13 @@ void PhysicalCpu::expire_timer() {
 }
 
 void PhysicalCpu::post(const Arrival& arrival) {
+  if (arrival.kind == ArrivalKind::doorbell) {
+    // One latency for all: they come in the order of their sending, but not in that of the senders' clocks.
+    doorbells_.insert(std::upper_bound(doorbells_.begin(), doorbells_.end(), arrival.time), arrival.time);
+    horizon_ = std::min(horizon_, arrival.time);
+    arrival_event_.notify(delay_until(moment(arrival.time, rank_)));
+    return;
+  }
   inbox_.push_back(arrival);
   std::push_heap(inbox_.begin(), inbox_.end(), later);
   horizon_ = std::min(horizon_, arrival.time);
@@ -209,7 +219,7 @@ void PhysicalCpu::look_ahead() {
   unsynchronised_from_ = cycles_of(others_) + (own_rank_first ? 1 : 0);
   const std::uint64_t reach =
       others_ == never ? never_cycles : cycles_of(others_) + settings_.reaction_cycles;
-  horizon_ = std::min({next_own(), reach, settings_.end_cycles});
+  horizon_ = std::min({next_for_guest(), reach, settings_.end_cycles});
 }
 
 void PhysicalCpu::wait_until(Moment until) {
@@ -218,9 +228,18 @@ void PhysicalCpu::wait_until(Moment until) {
   after_wait();
 }
 
+// Those that have arrived; returns how many there were.
+std::size_t PhysicalCpu::drop_doorbells() {
+  const auto end = std::upper_bound(doorbells_.begin(), doorbells_.end(), local_);
+  const auto count = static_cast<std::size_t>(end - doorbells_.begin());
+  doorbells_.erase(doorbells_.begin(), end);
+  return count;
+}
+
 void PhysicalCpu::wait_for_arrival(Moment until) {
   before_wait();
   if (!inbox_.empty()) arrival_event_.notify(delay_until(moment(inbox_.front().time, rank_)));
+  if (!doorbells_.empty()) arrival_event_.notify(delay_until(moment(doorbells_.front(), rank_)));
   if (until == never) {
     sc_core::wait(arrival_event_);
   } else if (until > kernel_now()) {
@@ -237,7 +256,7 @@ void PhysicalCpu::look_around() {
 
 std::uint64_t PhysicalCpu::guest_work_slow(std::uint64_t cycles) {
   while (cycles != 0 && !at_end()) {
-    const std::uint64_t own = next_own();
+    const std::uint64_t own = next_for_guest();
     if (own <= local_) break;
     const std::uint64_t stop = std::min({local_ + cycles, own, settings_.end_cycles});
     const bool nothing_before =
@@ -255,8 +274,8 @@ std::uint64_t PhysicalCpu::guest_work_slow(std::uint64_t cycles) {
 }
 
 void PhysicalCpu::guest_halt() {
-  while (next_own() > local_ && !at_end()) {
-    const std::uint64_t stop = std::min(next_own(), settings_.end_cycles);
+  while (next_for_guest() > local_ && !at_end()) {
+    const std::uint64_t stop = std::min(next_for_guest(), settings_.end_cycles);
     const bool nothing_before = settings_.run_ahead && stop != never_cycles &&
                                 (others_ == never || stop < cycles_of(others_) + settings_.reaction_cycles);
     if (nothing_before) {
@@ -272,6 +291,11 @@ void PhysicalCpu::guest_halt() {
 bool PhysicalCpu::take_interrupts() {
   synchronise();
   interrupt_pending_ = false;
+  // To a core in host mode they mean nothing (svm-hardware.md 8.6).
+  if (!doorbells_.empty()) {
+    charge(drop_doorbells() * settings_.doorbell_stall_cycles);
+    synchronise();
+  }
   if (next_own() > local_) return false;
   while (next_own() <= local_) {
     if (next_tick_ <= local_) {
@@ -305,7 +329,8 @@ void PhysicalCpu::poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& ev
 }
 
 void PhysicalCpu::spin_wait(std::uint64_t stop_cycles, sc_core::sc_event& event) {
-  const std::uint64_t stop = std::min({stop_cycles, next_own(), settings_.end_cycles});
+  const std::uint64_t stop = std::min({stop_cycles, next_for_guest(), settings_.end_cycles});
+  if (!doorbells_.empty()) arrival_event_.notify(delay_until(moment(doorbells_.front(), rank_)));
   if (!inbox_.empty()) arrival_event_.notify(delay_until(moment(inbox_.front().time, rank_)));
   if (stop == never_cycles) {
     sc_core::wait(event | arrival_event_);

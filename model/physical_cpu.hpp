@@ -38,6 +38,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     std::uint64_t end_cycles = never_cycles;  ///< end of the run
     std::uint64_t warmup_cycles = 0;          ///< what was spent before counts for nothing
     std::uint64_t idle_wake_cycles = 0;       ///< exit latency of the idle state
+    std::uint64_t doorbell_stall_cycles = 0;  ///< what a doorbell costs a core in host mode (12.4)
   };
 
   PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs,
@@ -99,6 +100,17 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Guest mode, in a loop that looks at memory: waits until `stop_cycles`, `event`, a physical interrupt or
   /// the end of the run, and moves the local clock there.
   void spin_wait(std::uint64_t stop_cycles, sc_core::sc_event& event);
+  /// Guest mode: whether a doorbell has arrived.
+  [[nodiscard]] bool doorbell_due() const noexcept {
+    return !doorbells_.empty() && doorbells_.front() <= local_;
+  }
+  /// Guest mode: takes the doorbells that have arrived; whether there were any.
+  [[nodiscard]] bool take_doorbell() {
+    if (!doorbell_due()) return false;
+    static_cast<void>(drop_doorbells());
+    look_ahead();
+    return true;
+  }
 
   /// Host, interrupts enabled: handles what is pending at the local clock (tick, IPIs) and charges for it.
   /// Returns whether anything was handled.
@@ -176,6 +188,11 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   [[nodiscard]] std::uint64_t next_own() const noexcept;
   void expire_timer();
   void remove_timer(const HostTimer& timer);
+  // In guest mode a doorbell counts as well.
+  [[nodiscard]] std::uint64_t next_for_guest() const noexcept {
+    return doorbells_.empty() ? next_own() : std::min(next_own(), doorbells_.front());
+  }
+  [[nodiscard]] std::size_t drop_doorbells();
   void emit_idle(std::uint64_t state);
   void emit_switch(const HostThread* next);
 
@@ -193,7 +210,8 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   std::uint64_t next_tick_ = never_cycles;
   std::vector<Arrival> inbox_;  // heap, earliest first
   std::uint64_t next_timer_ = never_cycles;
-  std::vector<HostTimer*> timers_;  // in order of expiry, then of start
+  std::vector<HostTimer*> timers_;        // in order of expiry, then of start
+  std::vector<std::uint64_t> doorbells_;  // cycles of arrival, rising
 
   HostThread* current_ = nullptr;
   const bool* need_resched_ = nullptr;

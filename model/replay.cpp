@@ -120,6 +120,19 @@ unsigned recorded_vcpus(const ReplayWorkload& workload, unsigned vm) {
   return static_cast<unsigned>(vcpus);
 }
 
+/// Whether the recorded KVM used AVIC: it has exits of its own.
+bool shows_avic(const ReplayWorkload& workload) {
+  for (const auto& vcpu : workload.vcpus) {
+    for (const auto& item : vcpu.items) {
+      if (item.exit_code == svm::exit_code::avic_incomplete_ipi ||
+          item.exit_code == svm::exit_code::avic_noaccel) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// The settings that the recording shows, as a scenario: its kernel, no tick (host interrupts are replayed as
 /// recorded), a pCPU per vCPU.
 Json recorded_settings(const std::string& path, const Recording& recording) {
@@ -137,7 +150,8 @@ Json recorded_settings(const std::string& path, const Recording& recording) {
   scenario["host"] = {{"kernel", std::string(workloads::kernel_name(recording.workload.kernel))},
                       {"hz", 0},
                       {"pcpus", pcpus}};
-  scenario["kvm"] = {{"idle_hlt", recording.workload.idle_hlt.value_or(true)}};
+  scenario["kvm"] = {{"idle_hlt", recording.workload.idle_hlt.value_or(true)},
+                     {"avic", shows_avic(recording.workload)}};
   scenario["vm"] = vms;
   return scenario;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/advice.hpp"
 #include "model/config/loader.hpp"
 #include "model/guest_vms.hpp"
 #include "model/machine.hpp"
@@ -13,6 +14,7 @@
 #include "model/units.hpp"
 #include "model/version.hpp"
 #include "model/waveform.hpp"
+#include "svm/exit_code.hpp"
 #include "svm/user_error.hpp"
 
 namespace svmsim::model {
@@ -98,6 +100,26 @@ std::string kinds_of(const Scenario& scenario) {
   return fmt::format("{}", fmt::join(kinds, "+"));
 }
 
+// Inhibits of AVIC, and what else of it deserves advice.
+void add_avic(RunResult& result, const Vm& vm, const Scenario& scenario, std::uint64_t end) {
+  VmFacts facts;
+  facts.inhibits = vm.inhibits.rows(end);
+  facts.run_cycles = result.sim_cycles;
+  facts.ipi_virtualization = vm.avic == nullptr || vm.avic->options.ipi_virtualization;
+  for (const ApicvInhibits::Row& row : facts.inhibits)
+    result.apicv_inhibits.push_back(
+        {vm.name, std::string(inhibit_name(row.reason)), row.count, row.time_cycles});
+  for (const Vcpu* vcpu : vm.vcpus) {
+    facts.icr_exits += vcpu->icr_exits;
+    facts.hypercall_ipis += vcpu->hypercall_ipis;
+    for (const ExitStats::Row& row : vcpu->exits.rows()) {
+      if (row.code == svm::exit_code::avic_incomplete_ipi) facts.incomplete_ipis += row.counter.count;
+    }
+  }
+  for (Advice& advice : avic_advice(scenario, scenario.vms[vm.index], facts))
+    result.advice.push_back(std::move(advice));
+}
+
 RunResult collect(const Machine& machine, const Scenario& scenario) {
   RunResult result;
   result.version = version;
@@ -125,6 +147,8 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
                             {{cstates.empty() ? "POLL" : cstates.front().name, of(CpuTime::idle)}},
                             cpu->context_switches()});
   }
+  for (const auto& vm : machine.vms())
+    add_avic(result, *vm, scenario, end);
   result.workload_kind = kinds_of(scenario);
   add_metrics(result, machine, scenario);
   result.failure = early_end(machine, scenario.run.duration_ns.has_value());

@@ -53,6 +53,14 @@ void Vcpu::run(PhysicalCpu& cpu) {
   hypervisor_.vcpu_run(*this, cpu);
 }
 
+void Vcpu::sched_in(PhysicalCpu& cpu) {
+  hypervisor_.avic_sched_in(*this, cpu);
+}
+
+void Vcpu::sched_out(PhysicalCpu& cpu, bool) {
+  hypervisor_.avic_sched_out(*this, cpu);
+}
+
 std::uint64_t Vcpu::Environment::host_tsc() {
   return vcpu_.pcpu->local();
 }
@@ -89,7 +97,12 @@ bool Vcpu::is_mmio(std::uint64_t guest_physical) const noexcept {
          lists_page(mmio_pages, guest_physical);
 }
 
+bool Vcpu::has_apic_page() const noexcept {
+  return apicv_active && apic_unit.state().mode() == apic::ApicMode::xapic;
+}
+
 bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAccess) {
+  if ((guest_physical >> 12) == apic_page && vcpu_.has_apic_page()) return vcpu_.vm.avic->apic_page_mapped;
   return !lists_page(vcpu_.absent_pages, guest_physical) && !vcpu_.is_mmio(guest_physical);
 }
 
@@ -98,6 +111,7 @@ bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAcces
 svm::NestedPage Vcpu::Environment::nested_page(std::uint64_t guest_physical) {
   svm::NestedPage page;
   page.present = false;
+  if ((guest_physical >> 12) == apic_page && vcpu_.has_apic_page()) return page;
   if (vcpu_.is_mmio(guest_physical) && !lists_page(vcpu_.absent_pages, guest_physical)) {
     page.present = true;
     page.reserved_bit = true;
@@ -110,7 +124,7 @@ std::uint64_t Vcpu::Environment::handler_entry(std::uint8_t vector) {
 }
 
 const svm::MsrPermissionMap& Vcpu::Environment::msr_permission_map(std::uint64_t) {
-  return vcpu_.vm.msrpm;
+  return *vcpu_.msrpm;
 }
 const svm::IoPermissionMap& Vcpu::Environment::io_permission_map(std::uint64_t) {
   return vcpu_.vm.iopm;

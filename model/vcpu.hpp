@@ -7,6 +7,7 @@
 #include <systemc>
 #include <vector>
 
+#include "model/avic.hpp"
 #include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
 #include "model/local_apic_unit.hpp"
@@ -32,11 +33,12 @@ enum class MpState : std::uint8_t { runnable, halted, uninitialized, init_receiv
 
 /// Requests that this version makes (kvm-software.md 1.3; arch/x86/include/asm/kvm_host.h).
 namespace request {
-inline constexpr std::uint32_t unblock = 1U << 2;
-inline constexpr std::uint32_t migrate_timer = 1U << 8;
-inline constexpr std::uint32_t event = 1U << 14;
-inline constexpr std::uint32_t nmi = 1U << 17;
-inline constexpr std::uint32_t smi = 1U << 20;
+inline constexpr std::uint64_t unblock = 1U << 2;
+inline constexpr std::uint64_t migrate_timer = 1U << 8;
+inline constexpr std::uint64_t event = 1U << 14;
+inline constexpr std::uint64_t nmi = 1U << 17;
+inline constexpr std::uint64_t smi = 1U << 20;
+inline constexpr std::uint64_t apicv_update = std::uint64_t{1} << 33;
 }  // namespace request
 
 /// NMIs of a vCPU (process_nmi in x86.c, svm.c): queued by others, pending (two at the most), and the window
@@ -118,6 +120,8 @@ class Vcpu : public sc_core::sc_module, public HostThread {
        std::unique_ptr<workloads::WorkloadSource> source, Hypervisor& hypervisor);
 
   void run(PhysicalCpu& cpu) override;
+  void sched_in(PhysicalCpu& cpu) override;
+  void sched_out(PhysicalCpu& cpu, bool preempted) override;
 
   /// What GuestCpu asks of its surroundings, answered by this vCPU.
   class Environment final : public svm::GuestEnvironment {
@@ -134,8 +138,24 @@ class Vcpu : public sc_core::sc_module, public HostThread {
     std::uint64_t handler_entry(std::uint8_t vector) override;
     const svm::MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
     const svm::IoPermissionMap& io_permission_map(std::uint64_t physical) override;
+    // vcpu_avic.cpp
+    void avic_vmrun(const svm::VmcbControl& control) override;
+    void avic_entered() override;
+    void avic_vmexit() override;
+    int avic_pending() override;
+    int avic_acknowledge() override;
+    void avic_write_cr8(std::uint8_t cr8) override;
+    svm::AvicAccess avic_read_msr(std::uint32_t msr) override;
+    svm::AvicAccess avic_write_msr(std::uint32_t msr, std::uint64_t value) override;
+    svm::AvicAccess avic_read_page(std::uint32_t offset) override;
+    svm::AvicAccess avic_write_page(std::uint32_t offset, std::uint32_t value) override;
+    int avic_highest_irr() override;
+    std::uint8_t avic_ppr() override;
 
    private:
+    template <typename Access>
+    svm::AvicAccess avic_write(std::uint32_t offset, std::uint64_t value, Access&& access);
+
     Vcpu& vcpu_;
   };
 
@@ -143,8 +163,22 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   /// mmio_pages.
   [[nodiscard]] bool is_mmio(std::uint64_t guest_physical) const noexcept;
 
-  [[nodiscard]] apic::LocalApic& apic() noexcept { return apic_unit.state(); }
-  [[nodiscard]] const apic::LocalApic& apic() const noexcept { return apic_unit.state(); }
+  /// Whether the APIC's page is memory for this guest: under AVIC, where its APIC is in xAPIC mode.
+  [[nodiscard]] bool has_apic_page() const noexcept;
+
+  /// The emulated APIC; under AVIC with what the hardware has made of it since.
+  [[nodiscard]] apic::LocalApic& apic() noexcept {
+    if (apicv_active) avic_pull();
+    return apic_unit.state();
+  }
+  [[nodiscard]] const apic::LocalApic& apic() const noexcept { return const_cast<Vcpu*>(this)->apic(); }
+  void avic_pull() noexcept;
+  /// The emulated APIC takes the backing page over for good: AVIC is not active any more.
+  void avic_adopt_page() noexcept;
+  /// An edge-triggered interrupt from outside reaches the backing page, and the core if it runs the guest.
+  void avic_post(std::uint8_t vector);
+  /// What halt polling looks at has changed: the loop sees it at its next turn.
+  void notice_while_polling(PhysicalCpu& by);
 
   // Identity.
   Vm& vm;
@@ -171,7 +205,10 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   PhysicalCpu* pcpu = nullptr;
   VcpuMode mode = VcpuMode::outside_guest;
   MpState mp_state = MpState::runnable;
-  std::uint32_t requests = request::event;  // kvm_vcpu_reset
+  std::uint64_t requests = request::event;  // kvm_vcpu_reset
+  bool apicv_active = false;                // kvm_lapic::apicv_active
+  std::unique_ptr<AvicVcpu> avic;           // null where AVIC cannot be used at all
+  const svm::MsrPermissionMap* msrpm = nullptr;
   bool debug_registers_of_guest =
       false;                          ///< KVM_DEBUGREG_WONT_EXIT: DR accesses do not exit until the next exit
   bool force_immediate_exit = false;  ///< an event has to wait for what is injected now
@@ -209,6 +246,8 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   LatencyStats ipi_latency;
   std::uint64_t wake_cause_cycles = 0;  ///< when what ends the halt in progress happened; 0 = unknown
   std::array<std::uint64_t, 256> ipi_sent_cycles{};  ///< by vector, + 1; 0 = not an IPI
+  std::uint64_t icr_exits = 0;                       ///< IPIs that were sent by an ICR write that exited
+  std::uint64_t hypercall_ipis = 0;                  ///< PV_SEND_IPI hypercalls
   std::uint64_t injected_ipi_sent_cycles = 0;        ///< of the interrupt on its way into the guest, + 1
   std::uint64_t checked_cycles = 0;                  ///< local clock when its progress was last looked at
   std::uint64_t ended_cycles = 0;

@@ -7,9 +7,11 @@
 #include "apic/arbitration.hpp"
 #include "apic/destination.hpp"
 #include "apic/io_apic.hpp"
+#include "model/avic.hpp"
 #include "model/config/pv.hpp"
 #include "model/device.hpp"
 #include "model/guest_devices.hpp"
+#include "model/policy/apicv_inhibits.hpp"
 #include "svm/permission_map.hpp"
 
 namespace svmsim::model {
@@ -31,6 +33,8 @@ struct Vm {
   int pic_vector = -1;  ///< what the legacy controller asks for; -1 = nothing
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<Vcpu*> vcpus;
+  ApicvInhibits inhibits;        ///< why AVIC is not used
+  std::unique_ptr<AvicVm> avic;  ///< null where it cannot be used at all
 };
 
 }  // namespace svmsim::model

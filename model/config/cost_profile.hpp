@@ -53,6 +53,18 @@ struct Costs {
   std::uint32_t g_wake = 0;          ///< try_to_wake_up
   std::uint32_t g_idle = 0;          ///< do_idle, twice between its top and the HLT
   std::uint32_t g_idle_exit = 0;     ///< behind the HLT
+  // AVIC.
+  std::uint32_t u_avic_icr = 0;          ///< accelerated ICR write for one target, up to its doorbell
+  std::uint32_t u_avic_target = 0;       ///< each further target
+  std::uint32_t u_avic_self = 0;         ///< accelerated IPI to the guest itself
+  std::uint32_t u_avic_access = 0;       ///< any other accelerated APIC access
+  std::uint32_t u_doorbell = 0;          ///< from the sending to the recognition in guest mode
+  std::uint32_t u_stale_is_running = 0;  ///< erratum 1235: a sender sees IsRunning that long after its end
+  std::uint32_t h_doorbell = 0;          ///< the host's WRMSR to the doorbell MSR
+  std::uint32_t h_avic_ipi = 0;          ///< avic_incomplete_ipi exit, without what it does to the targets
+  std::uint32_t h_avic_noaccel = 0;
+  std::uint32_t h_avic_load = 0;     ///< setting or clearing IsRunning
+  std::uint32_t h_apicv_update = 0;  ///< (de)activation at one vCPU
   // Host.
   std::uint32_t t_irq_host = 0;   ///< a host interrupt handler (reschedule IPI, device)
   std::uint32_t t_tick = 0;       ///< the host's tick handler

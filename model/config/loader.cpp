@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "model/config/avic_parameters.hpp"
 #include "model/config/overrides.hpp"
 #include "model/config/profile.hpp"
 #include "model/config/section_reader.hpp"
@@ -60,6 +61,7 @@ void read_profile(const RawValue& raw_host, const std::string& base_dir, HostCon
   }
   host.tsc_hz = profile.tsc_hz;
   host.cpu = profile.cpu;
+  host.cpu_family = profile.family;
   host.cost = profile.cost;
   host.cstates = profile.cstates;
   apply_features(host, profile.features);
@@ -99,13 +101,14 @@ void read_host(const RawValue& raw, const std::string& base_dir, HostConfig& hos
   if (const RawValue* states = raw.find("cstate")) read_cstates(*states, host, problems);
 }
 
-void read_kvm(const RawValue& raw, workloads::KernelGeneration kernel, KvmConfig& kvm, Problems& problems) {
+void read_kvm(const RawValue& raw, const HostConfig& host, KvmConfig& kvm, Problems& problems) {
   for (const auto& binding : kvm_parameters()) {
     for (const auto& [generation, value] : binding.kernel_defaults) {
-      if (generation == kernel) binding.set(kvm, value);
+      if (generation == host.kernel) binding.set(kvm, value);
     }
   }
   read_section(raw, kvm_parameters(), "kvm", "kvm", {}, kvm, problems);
+  if (!kvm.avic_given) kvm.avic = avic_by_default(host);
 }
 
 void read_run(const RawValue& raw, RunConfig& run, Problems& problems) {
@@ -162,7 +165,7 @@ Scenario load_scenario(const ScenarioSource& source, const std::vector<std::stri
     }
   }
   read_host(section(root, "host"), base_dir, scenario.host, problems);
-  read_kvm(section(root, "kvm"), scenario.host.kernel, scenario.kvm, problems);
+  read_kvm(section(root, "kvm"), scenario.host, scenario.kvm, problems);
   // Against a pcpus that is wrong itself every pin would look impossible.
   const bool pcpus_known = std::none_of(problems.begin(), problems.end(),
                                         [](const Problem& problem) { return problem.path == "host.pcpus"; });

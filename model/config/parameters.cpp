@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/config/avic_parameters.hpp"
 #include "model/config/bindings.hpp"
 
 namespace svmsim::model {
@@ -54,15 +55,6 @@ Binding<HostConfig> tracepoints_binding() {
     return SettingValue(names);
   };
   return with_fallback(std::move(binding));
-}
-
-Binding<KvmConfig> avic_binding() {
-  auto binding = boolean<KvmConfig>(
-      "kvm.avic", &KvmConfig::avic,
-      "Use AVIC; this version models the emulated APIC only, so false is the one valid value.",
-      "arch/x86/kvm/svm/avic.c module parameter");
-  binding.declaration.later = {"true"};
-  return binding;
 }
 
 Binding<KvmConfig> vnmi_binding() {
@@ -292,6 +284,9 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
                          "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
                          "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
       avic_binding(),
+      enable_ipiv_binding(),
+      avic_x2apic_inhibit_binding(),
+      nested_binding(),
       vnmi_binding(),
       boolean<KvmConfig>(
           "kvm.lapic_timer_advance", &KvmConfig::lapic_timer_advance,
@@ -327,6 +322,8 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
         number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
         pin_binding(),
         apic_binding(),
+        pit_binding(),
+        apicv_inhibits_binding(),
     };
     for (auto& binding : pv_parameters())
       all.push_back(std::move(binding));
@@ -420,9 +417,6 @@ const std::vector<std::string>& later_parameters() {
       "host.sched",
       "host.idle_governor",
       "host.smt_factor",
-      "kvm.enable_ipiv",
-      "kvm.avic_x2apic_inhibit",
-      "kvm.nested",
       "kvm.vgif",
       "kvm.pause_filter_count",
       "kvm.pause_filter_thresh",
@@ -431,7 +425,6 @@ const std::vector<std::string>& later_parameters() {
       "kvm.pause_filter_count_max",
       "vm.disable_exits",
       "vm.halt_poll_ns",
-      "vm.pit",
       "vm.sched",
       "vm.nice",
       "vm.native",

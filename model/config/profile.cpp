@@ -166,6 +166,12 @@ Profile parse_profile(const std::string& text, const std::string& source, Proble
   read_required(root, profile_key("doc", ParameterType::text), profile.doc, problems);
   read_required(root, profile_key("cpu", ParameterType::text), profile.cpu, problems);
   read_required(root, profile_key("tsc_hz", ParameterType::integer), profile.tsc_hz, problems);
+  if (root.find("family") != nullptr) {
+    Parameter family = profile_key("family", ParameterType::integer);
+    family.minimum = 0;
+    family.maximum = 0xfff;
+    read_required(root, family, profile.family, problems);
+  }
   std::vector<std::string> features;
   read_required(root, profile_key("features", ParameterType::choice_list), features, problems);
   for (const std::string& feature : features)
@@ -173,7 +179,8 @@ Profile parse_profile(const std::string& text, const std::string& source, Proble
   read_costs(root, profile, problems);
   if (const RawValue* states = root.find("cstate")) read_cstates(*states, profile, problems);
 
-  const std::vector<std::string> known{"name", "doc", "cpu", "tsc_hz", "features", "cost", "cstate"};
+  const std::vector<std::string> known{"name",   "doc",      "cpu",  "family",
+                                       "tsc_hz", "features", "cost", "cstate"};
   for (const auto& [key, value] : *root.table()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       problems.push_back(problem_at(value, key, "unknown key", nearest_name(key, known)));

@@ -23,6 +23,7 @@ struct Profile {
   std::string name;
   std::string doc;
   std::string cpu;
+  unsigned family = 0;  ///< CPUID family, on which some kernel defaults depend; 0 = unknown
   std::uint64_t tsc_hz = 0;
   svm::FeatureSet features;
   Costs cost;

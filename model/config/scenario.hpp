@@ -25,7 +25,8 @@ struct HostKnobs : svm::Knobs, apic::AvicKnobs {};
 struct HostConfig {
   std::string profile = "turin";
   std::uint64_t tsc_hz = 0;
-  std::string cpu;  ///< the profile's CPU in words
+  std::string cpu;          ///< the profile's CPU in words
+  unsigned cpu_family = 0;  ///< CPUID family; 0 = unknown
   unsigned pcpus = 1;
   workloads::KernelGeneration kernel = workloads::KernelGeneration::v6_12;
   unsigned hz = 250;  ///< 0 = no tick
@@ -41,9 +42,13 @@ struct HostConfig {
 struct KvmConfig {
   bool idle_hlt = true;  ///< use the intercept where the CPU has it
   bool avic = false;
-  bool lapic_timer_advance = true;  ///< the host timer of a TSC deadline fires early and learns how much
-  bool vnmi = true;                 ///< use virtual NMI where CPU and kernel have it
-  bool vector_hashing = true;       ///< lowest priority arbitration by vector instead of by past deliveries
+  bool avic_given = false;  ///< by the scenario; otherwise it follows kernel and CPU
+  bool enable_ipiv = true;
+  bool avic_x2apic_inhibit = false;  ///< the rule of 2021
+  bool nested = false;               ///< guests are offered SVM
+  bool lapic_timer_advance = true;   ///< the host timer of a TSC deadline fires early and learns how much
+  bool vnmi = true;                  ///< use virtual NMI where CPU and kernel have it
+  bool vector_hashing = true;        ///< lowest priority arbitration by vector instead of by past deliveries
   std::uint64_t halt_poll_ns = 200000;
   std::uint64_t halt_poll_ns_grow = 2;
   std::uint64_t halt_poll_ns_grow_start = 10000;
@@ -82,6 +87,8 @@ struct VmConfig {
   PvConfig pv;
   GuestOsConfig guest;  ///< of a guest with a task set
   std::vector<DeviceConfig> devices;
+  std::string pit = "none";                 ///< in-kernel PIT: none, delay (re-injects lost ticks), discard
+  std::vector<std::string> apicv_inhibits;  ///< reasons from outside of the model that hold all the time
   workloads::WorkloadSpec workload;
   std::string trace;  ///< replay: path of an imported workload, instead of `workload`
   std::string tasks;  ///< a task set instead: a built-in name, or the path of a JSON file

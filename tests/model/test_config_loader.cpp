@@ -219,7 +219,7 @@ idle_hlt_pending = "prio"
 t_wrld = 5
 t_trace = -1
 [kvm]
-avic = true
+avic = 1
 idle_hlt = 1
 [[vm]]
 pin = [0, 7]
@@ -255,7 +255,7 @@ seed = -4
       "deliverable (did you mean priority?)\n"
       "scenario.toml:13: host.cost.t_wrld: unknown key (did you mean host.cost.t_world?)\n"
       "scenario.toml:14: host.cost.t_trace: -1 is out of range, 0 to 1000000000 (did you mean 0?)\n"
-      "scenario.toml:16: kvm.avic: true is not modelled yet in this version\n"
+      "scenario.toml:16: kvm.avic: expected true or false, found the integer 1\n"
       "scenario.toml:17: kvm.idle_hlt: expected true or false, found the integer 1\n"
       "scenario.toml:20: vm.vm0.apic: unknown value \"apic\", expected x2apic, xapic (did you mean xapic?)\n"
       "scenario.toml:21: vm.vm0.idle: unknown value \"pol\", expected hlt, haltpoll, cpuidle_kvm, poll (did "

@@ -127,6 +127,33 @@ TEST_CASE("run-ahead changes no event of devices, vCPUs that wait for SIPI, and 
     CHECK(ahead.events.size() > 100);
     CHECK(difference(ahead, outcome(scenario, false)) == "");
   }
+TEST_CASE("run-ahead changes no event of random guests with AVIC") {
+  CHECK(rc::check("run-ahead is exact with AVIC", [] {
+    const auto seed = *rc::gen::inRange<unsigned>(0, 1U << 20);
+    const auto pcpus = *rc::gen::inRange<unsigned>(1, 5);
+    const auto vcpus = *rc::gen::inRange<unsigned>(2, 6);
+    const auto hz = *rc::gen::element<unsigned>(0, 250, 10000);
+    const auto kernel = *rc::gen::element<std::string>("6.1", "6.12", "6.18");
+    const auto poll = *rc::gen::element<std::string>("0", "50000", "200000");
+    const auto doorbell = *rc::gen::element<std::string>("1", "40", "900");
+    const auto ipi = *rc::gen::element<std::string>("1", "40", "900");
+    const auto mode = *rc::gen::element<std::string>(
+        "kvm.enable_ipiv=true", "kvm.enable_ipiv=false", "host.features=[\"-x2avic\"]",
+        "host.knobs.isrunning_stale_read=true", "vm.pit=\"delay\"", "host.knobs.snoops_irr_writes=true");
+    const auto idle_hlt = *rc::gen::element<std::string>("true", "false");
+    const auto actions = *rc::gen::element<unsigned>(40, 400);
+    Scenario scenario = scenario_of(
+        "ping_pong", {"kvm.avic=true", mode, "kvm.idle_hlt=" + idle_hlt, "host.kernel=" + kernel,
+                      "host.pcpus=" + std::to_string(pcpus), "host.hz=" + std::to_string(hz),
+                      "kvm.halt_poll_ns=" + poll, "host.cost.u_doorbell=" + doorbell,
+                      "host.cost.t_ipi_hw=" + ipi, "run.duration=2ms", "vm.vcpus=" + std::to_string(vcpus)});
+    const SourceFactory factory = [seed, actions](const VmConfig& vm, unsigned, unsigned vcpu) {
+      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, actions);
+    };
+    const Outcome ahead = outcome(scenario, true, factory);
+    RC_ASSERT(difference(ahead, outcome(scenario, false, factory)) == "");
+    RC_TAG(ahead.events.size() > 1000);
+  }));
 }
 
 TEST_CASE("events come out in order of time and CPU") {

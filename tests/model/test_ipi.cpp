@@ -222,7 +222,7 @@ TEST_CASE("an SMI is one RSM exit of the target") {
 TEST_CASE("fastpaths: 6.12 takes fixed physical unicasts, 6.18 every unicast and the self shorthand") {
   // kvm_apic_ipi before or behind kvm_apic_accept_irq tells mainline's fastpath from the slow path.
   const auto delivered_first = [](const std::string& icr, const std::string& kernel) {
-    const Run result = run(sender(icr), 4, {"host.kernel=" + kernel, "kvm.vnmi=false"});
+    const Run result = run(sender(icr), 4, {"host.kernel=" + kernel, "kvm.vnmi=false", "kvm.avic=false"});
     for (const auto& event : result.events) {
       if (event.kind == workloads::EventKind::kvm_apic_accept_irq) return true;
       if (event.kind == workloads::EventKind::kvm_apic_ipi) return false;

@@ -4,7 +4,7 @@ namespace svmsim::workloads {
 
 namespace {
 
-constexpr std::array<std::string_view, 28> names{
+constexpr std::array<std::string_view, static_cast<std::size_t>(EventKind::other) + 1> names{
     "kvm_entry",
     "kvm_exit",
     "kvm_apic_ipi",
@@ -30,6 +30,12 @@ constexpr std::array<std::string_view, 28> names{
     "cpu_idle",
     "kvm_cr",
     "kvm_mmio",
+    "kvm_apicv_inhibit_changed",
+    "kvm_avic_incomplete_ipi",
+    "kvm_avic_unaccelerated_access",
+    "kvm_avic_ga_log",
+    "kvm_avic_kick_vcpu_slowpath",
+    "kvm_avic_doorbell",
     "kvm_hv_timer_state",
     "kvm_wait_lapic_expire",
     "other",

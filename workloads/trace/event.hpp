@@ -32,14 +32,20 @@ enum class EventKind : std::uint8_t {
   kvm_vcpu_wakeup,       ///< ns, 1 waited, 1 valid
   kvm_userspace_exit,    ///< reason, errno (positive; 0 = none)
   kvm_fpu,               ///< 1 load
-  sched_switch,        ///< prev tid, prev prio, prev state (ASCII, first letter lowest), next tid, next prio
-  sched_waking,        ///< tid, prio, target cpu
-  sched_wakeup,        ///< tid, prio, target cpu
-  cpu_idle,            ///< state (4294967295 = exit), cpu
-  kvm_cr,              ///< 1 write, control register, value
-  kvm_mmio,            ///< 0 unsatisfied read, 1 read, 2 write; bytes, guest physical address, value
-  kvm_hv_timer_state,  ///< 1 hv timer in use
-  kvm_wait_lapic_expire,  ///< guest TSC minus deadline, two's complement
+  sched_switch,  ///< prev tid, prev prio, prev state (ASCII, first letter lowest), next tid, next prio
+  sched_waking,  ///< tid, prio, target cpu
+  sched_wakeup,  ///< tid, prio, target cpu
+  cpu_idle,      ///< state (4294967295 = exit), cpu
+  kvm_cr,        ///< 1 write, control register, value
+  kvm_mmio,      ///< 0 unsatisfied read, 1 read, 2 write; bytes, guest physical address, value
+  kvm_apicv_inhibit_changed,      ///< reason (bit number), 1 set, inhibits, 1 names were printed
+  kvm_avic_incomplete_ipi,        ///< icrh, icrl, id, index
+  kvm_avic_unaccelerated_access,  ///< register offset, 1 trap, 1 write, vector
+  kvm_avic_ga_log,                ///< VM id, vCPU id
+  kvm_avic_kick_vcpu_slowpath,    ///< icrh, icrl, index
+  kvm_avic_doorbell,              ///< vCPU id, host APIC id
+  kvm_hv_timer_state,             ///< 1 hv timer in use
+  kvm_wait_lapic_expire,          ///< guest TSC minus deadline, two's complement
   other,  ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 

@@ -6,6 +6,7 @@
 
 #include "apic/apic_registers.hpp"
 #include "svm/exit_code.hpp"
+#include "workloads/trace/avic_payload.hpp"
 #include "workloads/trace/payload_names.hpp"
 
 namespace svmsim::workloads {
@@ -177,6 +178,14 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
     case EventKind::kvm_mmio:
       fmt::format_to(out, "mmio {} len {} gpa 0x{:x} val 0x{:x}", mmio_type_name(low(f[0])), f[1], f[2],
                      f[3]);
+      break;
+    case EventKind::kvm_apicv_inhibit_changed:
+    case EventKind::kvm_avic_incomplete_ipi:
+    case EventKind::kvm_avic_unaccelerated_access:
+    case EventKind::kvm_avic_ga_log:
+    case EventKind::kvm_avic_kick_vcpu_slowpath:
+    case EventKind::kvm_avic_doorbell:
+      fmt::format_to(out, "{}", payload::avic_text(event, kernel));
       break;
     case EventKind::kvm_hv_timer_state:
       fmt::format_to(out, "vcpu_id {} hv_timer {}", event.vcpu, f[0]);

@@ -4,18 +4,13 @@
 
 namespace svmsim::workloads {
 
-bool GenerationProbe::wants_text(std::string_view event_name) {
-  return event_name == "kvm_apicv_inhibit_changed";
-}
-
 void GenerationProbe::event(const ReadEvent& read, std::size_t stream) {
   const EventKind kind = read.event.kind;
-  if (kind == EventKind::other) {
-    if (read.name != "kvm_apicv_inhibit_changed") return;
+  if (kind == EventKind::other) return;
+  if (kind == EventKind::kvm_apicv_inhibit_changed) {
     // "set reason=0, inhibits=0x1 DISABLED": the names came after 6.1.
-    const std::size_t mask = read.text.find("inhibits=0x");
-    if (mask == std::string_view::npos || read.text.substr(mask, 12) == "inhibits=0x0") return;
-    (read.text.find(' ', mask) == std::string_view::npos ? inhibit_without_names_ : inhibit_names_) = true;
+    if (read.event.field[2] == 0) return;
+    (read.event.field[3] == 0 ? inhibit_without_names_ : inhibit_names_) = true;
     return;
   }
   if (stream == VcpuThreads::none) return;

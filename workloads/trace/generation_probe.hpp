@@ -22,7 +22,6 @@ class GenerationProbe {
   /// `stream` is VcpuThreads' answer.
   void event(const ReadEvent& read, std::size_t stream);
   [[nodiscard]] GenerationGuess guess() const;
-  [[nodiscard]] static bool wants_text(std::string_view event_name);
 
  private:
   struct Vcpu {

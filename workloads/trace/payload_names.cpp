@@ -85,6 +85,24 @@ std::string_view userspace_exit_name(std::uint64_t reason) {
   return reason < userspace_exits.size() ? userspace_exits[reason] : std::string_view{};
 }
 
+std::string_view apicv_inhibit_name(unsigned bit) {
+  constexpr std::array<std::string_view, apicv_inhibit_count> reasons{"DISABLED",
+                                                                      "HYPERV",
+                                                                      "ABSENT",
+                                                                      "BLOCKIRQ",
+                                                                      "PHYSICAL_ID_ALIASED",
+                                                                      "APIC_ID_MODIFIED",
+                                                                      "APIC_BASE_MODIFIED",
+                                                                      "NESTED",
+                                                                      "IRQWIN",
+                                                                      "PIT_REINJ",
+                                                                      "SEV",
+                                                                      "LOGICAL_ID_ALIASED",
+                                                                      "PHYSICAL_ID_TOO_BIG",
+                                                                      "X2APIC"};
+  return bit < reasons.size() ? reasons[bit] : std::string_view{};
+}
+
 std::uint64_t pack_letters(std::string_view letters) {
   std::uint64_t packed = 0;
   for (std::size_t i = 0; i < letters.size() && i < 8; ++i) {

@@ -27,6 +27,12 @@ namespace svmsim::workloads {
 /// "KVM_EXIT_IO"; empty for a reason without a name.
 [[nodiscard]] std::string_view userspace_exit_name(std::uint64_t reason);
 
+/// Reasons for which KVM inhibits AVIC (arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit), by bit
+/// number, as kvm_apicv_inhibit_changed prints them ("PIT_REINJ"), and behind them X2APIC, the rule of 2021;
+/// empty for a bit without a name.
+[[nodiscard]] std::string_view apicv_inhibit_name(unsigned bit);
+inline constexpr unsigned apicv_inhibit_count = 14;
+
 /// Scheduler states of sched_switch: up to eight ASCII letters in a word, the first in the lowest byte.
 [[nodiscard]] std::uint64_t pack_letters(std::string_view letters);
 [[nodiscard]] std::string unpack_letters(std::uint64_t packed);

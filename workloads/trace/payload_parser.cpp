@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "svm/exit_code.hpp"
+#include "workloads/trace/avic_payload.hpp"
 #include "workloads/trace/payload_forms.hpp"
 #include "workloads/trace/payload_names.hpp"
 #include "workloads/trace/text_scanner.hpp"
@@ -173,6 +174,13 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_cr(text, event);
     case EventKind::kvm_mmio:
       return parse_mmio(text, event);
+    case EventKind::kvm_apicv_inhibit_changed:
+    case EventKind::kvm_avic_incomplete_ipi:
+    case EventKind::kvm_avic_unaccelerated_access:
+    case EventKind::kvm_avic_ga_log:
+    case EventKind::kvm_avic_kick_vcpu_slowpath:
+    case EventKind::kvm_avic_doorbell:
+      return parse_avic(text, event);
     case EventKind::kvm_hv_timer_state:
       return parse_hv_timer_state(text, event);
     case EventKind::kvm_wait_lapic_expire:
@@ -232,6 +240,13 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "cr_write X = 0xX";
     case EventKind::kvm_mmio:
       return "mmio write len N gpa 0xX val 0xX";
+    case EventKind::kvm_apicv_inhibit_changed:
+    case EventKind::kvm_avic_incomplete_ipi:
+    case EventKind::kvm_avic_unaccelerated_access:
+    case EventKind::kvm_avic_ga_log:
+    case EventKind::kvm_avic_kick_vcpu_slowpath:
+    case EventKind::kvm_avic_doorbell:
+      return avic_grammar(kind);
     case EventKind::kvm_hv_timer_state:
       return "vcpu_id N hv_timer N";
     case EventKind::kvm_wait_lapic_expire:

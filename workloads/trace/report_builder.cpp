@@ -40,7 +40,7 @@ ReportBuilder::ReportBuilder(std::string source, ImportOptions options)
 ReportBuilder::~ReportBuilder() = default;
 
 bool ReportBuilder::wants_text(std::string_view event_name) const {
-  return CauseTracker::wants_text(event_name) || GenerationProbe::wants_text(event_name) ||
+  return CauseTracker::wants_text(event_name) ||
          (options_.window_from && options_.window_from->event == event_name) ||
          (options_.window_to && options_.window_to->event == event_name);
 }
