@@ -271,6 +271,32 @@ TEST_CASE(
   CHECK(run.result.failure.empty());
 }
 
+TEST_CASE(
+    "x2AVIC: PV_SEND_IPI is one hypercall on the sender and nothing on a running target; the advice says "
+    "so") {
+  const std::string call = "{ do = \"vmmcall\", number = 10, arguments = [2, 0, 0, 0x41] },\n";
+  const GuestProgram running(x2, {compute(soon) + call + compute(late), compute(late)});
+  const AvicRun run = run_avic(running, 2);
+  CHECK(run.exits(0) == "hypercall 1");
+  CHECK(run.exits(1).empty());
+  CHECK(run.texts(EventKind::kvm_avic_doorbell) == Lines{"vcpuid=1, apicid=1"});
+  REQUIRE(run.result.advice.size() == 1);
+  CHECK(run.result.advice[0].id == "avic-ipis-by-hypercall");
+  const GuestProgram blocked(x2, {compute(late) + call + compute(late), halt_until(0x41)});
+  const AvicRun second = run_avic(blocked, 2, {"kvm.halt_poll_ns=0"});
+  CHECK(second.exits(0) == "hypercall 1");
+  CHECK(second.exits(1) == "idle-halt 1");
+  CHECK(second.count(EventKind::kvm_avic_doorbell) == 0);
+  CHECK(second.result.failure.empty());
+}
+
+TEST_CASE("x2AVIC: PAUSE loops and host interrupts cost what they cost without AVIC") {
+  const AvicRun pauses = alone("{ do = \"pause\", repeat = 3001 },\n" + compute(soon));
+  CHECK(pauses.exits(0) == "pause 1");
+  const AvicRun ticks = alone(compute(27'000'000), {"host.hz=1000"});  // 10 ms
+  CHECK(ticks.exits(0).rfind("interrupt ", 0) == 0);
+}
+
 TEST_CASE("kvm.avic: off by default on 6.1 and 6.12, auto on 6.18") {
   CHECK_FALSE(scenario_of("cpuid").kvm.avic);
   CHECK_FALSE(scenario_of("cpuid", {"host.kernel=6.1"}).kvm.avic);
