@@ -123,6 +123,7 @@ svm::AvicAccess Vcpu::Environment::avic_write(std::uint32_t offset, std::uint64_
   IpiWatcher watcher(vcpu_, cpu, *vcpu_.hypervisor_.fabric.operator->());
   const svm::AvicAccess result = access(watcher);
   if (watcher.notified()) cpu.notified_others();
+  if (icr && !self && result.outcome == svm::AvicOutcome::done) cpu.guest_charge(cost.u_avic_icr_end);
   if (watcher.targets() > 1) cpu.guest_charge((watcher.targets() - 1) * cost.u_avic_target);
   return result;
 }

@@ -83,6 +83,7 @@ const std::vector<Binding<Costs>>& cost_parameters() {
            1),
       cost("u_avic_icr", &Costs::u_avic_icr,
            "ICR write that AVIC carries out for one target, up to its doorbell."),
+      cost("u_avic_icr_end", &Costs::u_avic_icr_end, "The rest of such an ICR write, behind its doorbell."),
       cost("u_avic_target", &Costs::u_avic_target, "Each further target of such an ICR write."),
       cost("u_avic_self", &Costs::u_avic_self, "IPI of a guest to itself that AVIC carries out."),
       cost("u_avic_access", &Costs::u_avic_access,

@@ -55,6 +55,7 @@ struct Costs {
   std::uint32_t g_idle_exit = 0;     ///< behind the HLT
   // AVIC.
   std::uint32_t u_avic_icr = 0;          ///< accelerated ICR write for one target, up to its doorbell
+  std::uint32_t u_avic_icr_end = 0;  ///< the rest of that instruction, behind the doorbell
   std::uint32_t u_avic_target = 0;       ///< each further target
   std::uint32_t u_avic_self = 0;         ///< accelerated IPI to the guest itself
   std::uint32_t u_avic_access = 0;       ///< any other accelerated APIC access

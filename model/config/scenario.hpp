@@ -98,7 +98,7 @@ struct VmConfig {
 /// because the guest can use AVIC.
 [[nodiscard]] inline PvConfig visible_pv(const KvmConfig& kvm, const VmConfig& vm) {
   PvConfig pv = vm.pv;
-  if (kvm.avic_hides_pv_send_ipi && kvm.avic && vm.apic != "x2apic") pv.features &= ~kvm_feature::pv_send_ipi;
+  if (kvm.avic_hides_pv_send_ipi && kvm.avic && !kvm.nested && vm.apic != "x2apic") pv.features &= ~kvm_feature::pv_send_ipi;
   return pv;
 }
 
