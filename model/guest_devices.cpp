@@ -36,7 +36,7 @@ void Hypervisor::deliver_msi(Vcpu& target, PhysicalCpu& cpu, std::uint8_t vector
 }
 
 void GuestDeviceUnit::timer_expired(PhysicalCpu& cpu, HostTimer&) {
-  cpu.charge(cpu.costs().t_irq_host);
+  if (!vm_.native) cpu.charge(cpu.costs().t_irq_host);
   cpu.synchronise();
   const Request request = requests_.front();
   requests_.pop_front();

@@ -73,7 +73,9 @@ GuestKernelConfig guest_kernel_config(const Scenario& scenario, const VmConfig& 
   config.costs = {cost.g_irq,  cost.g_timer, cost.g_schedule, cost.g_syscall,
                   cost.g_wake, cost.g_idle,  cost.g_idle_exit};
   config.os = vm.guest;
-  config.poll_control = (visible_pv(scenario.kvm, vm).features & kvm_feature::poll_control) != 0;
+  if (vm.native) config.platform.pv_eoi = config.platform.apic.pv_send_ipi = false;
+  config.poll_control =
+      !vm.native && (visible_pv(scenario.kvm, vm).features & kvm_feature::poll_control) != 0;
   return config;
 }
 

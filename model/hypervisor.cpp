@@ -39,15 +39,19 @@ Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& ho
 
 // vcpu_run (arch/x86/kvm/x86.c).
 void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.vm.native) return run_native(vcpu, cpu);
   if (vcpu.pcpu != &cpu) {
     vcpu.pcpu = &cpu;
     vcpu.requests |= request::migrate_timer;
   }
   if (vcpu.pv.descheduled_at != 0) record_steal_time(vcpu, cpu);
-  if (vcpu.halt.phase == HaltPhase::blocked && !resume_block(vcpu, cpu)) return;
+  bool woken = vcpu.halt.phase == HaltPhase::blocked;  // the thread goes on behind its schedule()
+  if (woken && !resume_block(vcpu, cpu)) return;
   while (!cpu.at_end()) {
     if (warmup_cycles_ != 0 && cpu.local() >= warmup_cycles_) end_warmup(vcpu);
-    if (vcpu.mp_state == MpState::runnable) {
+    if (std::exchange(woken, false)) {
+      // vcpu_block returns.
+    } else if (vcpu.mp_state == MpState::runnable) {
       enter_guest(vcpu, cpu);
       if (vcpu.state == HostThread::State::ended) return;
     } else if (!vcpu_block(vcpu, cpu)) {

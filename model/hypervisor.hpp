@@ -80,6 +80,14 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
                                          bool keeps_rip = false);
   static void resume_suspended(Vcpu& vcpu);
   [[nodiscard]] bool makes_progress(Vcpu& vcpu, PhysicalCpu& cpu);
+  // hypervisor_native.cpp: a kernel that owns its pCPUs.
+  void run_native(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] bool native_interrupt(Vcpu& vcpu, PhysicalCpu& cpu);
+  void execute_native(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
+  void native_wrmsr(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
+  void native_halt(Vcpu& vcpu, PhysicalCpu& cpu);
+  void native_compute(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
+  void native_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   // hypervisor_memory.cpp: guest code that touches memory which several vCPUs use.
   svm::Step execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestAction& action);
   void retire_shared(Vcpu& vcpu, PhysicalCpu& cpu);
@@ -239,7 +247,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void avic_level_eoi(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vector);
   bool avic_maps_apic_page(Vcpu& vcpu, PhysicalCpu& cpu);
   void avic_emulate_access(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, bool write);
-  void avic_register_written(Vcpu& vcpu, PhysicalCpu& cpu, const apic::RegisterWrite& written);
+  void avic_register_written(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset,
+                             const apic::RegisterWrite& written);
 
   // hypervisor_apicv.cpp: whether AVIC is used.
   void avic_create_vcpu(Vcpu& vcpu);

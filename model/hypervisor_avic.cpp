@@ -54,6 +54,7 @@ bool Hypervisor::avic_deliver_interrupt(Vcpu& target, PhysicalCpu& cpu, const Vc
 // svm_complete_interrupt_delivery: the IRR bit is set, by KVM or by the hardware of a sender.
 void Hypervisor::avic_complete_delivery(Vcpu& target, PhysicalCpu& cpu, const Vcpu* context,
                                         const apic::IcrCommand& message) {
+  cpu.synchronise();  // waking an earlier target has taken time
   const bool in_guest = target.mode == VcpuMode::in_guest;
   if (!target.apicv_active) {
     // Inhibited since: the emulated APIC takes over what a sender's hardware has written into the page.

@@ -154,13 +154,14 @@ void Hypervisor::avic_unaccel_trap_write(Vcpu& vcpu, PhysicalCpu& cpu, std::uint
           : apic.write_mmio(offset, value, guest_tsc(vcpu, cpu));
   vcpu.avic->publish_registers(apic);
   trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
-  avic_register_written(vcpu, cpu, written);
+  avic_register_written(vcpu, cpu, offset, written);
 }
 
 // What a register write has set off, besides the register.
-void Hypervisor::avic_register_written(Vcpu& vcpu, PhysicalCpu& cpu, const apic::RegisterWrite& written) {
+void Hypervisor::avic_register_written(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset,
+                                       const apic::RegisterWrite& written) {
   if (written.effect == apic::WriteEffect::ipi) send_ipi(vcpu, cpu, written.command, false);
-  if (written.changed != 0) apic_changed(vcpu, cpu, written.changed);
+  if (written.changed != 0) apic_changed(vcpu, cpu, written.changed, offset);
 }
 
 // apic_set_eoi for a vector whose ISR bit the hardware has cleared, or left to KVM (svm-hardware.md 12.7).
@@ -203,7 +204,7 @@ void Hypervisor::avic_emulate_access(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t
     }
     vcpu.avic->publish_registers(apic);
     trace(cpu, vcpu, EventKind::kvm_apic, 1, offset, value);
-    avic_register_written(vcpu, cpu, written);
+    avic_register_written(vcpu, cpu, offset, written);
     return skip_instruction(vcpu, cpu, 0);
   }
   const apic::RegisterRead read = x2apic ? apic.read_msr(action.number, guest_tsc(vcpu, cpu))

@@ -35,9 +35,11 @@ unsigned Hypervisor::irq_delivery_to_apic(Vm& vm, PhysicalCpu& cpu, Vcpu* sender
 // __apic_accept_irq. Whether the APIC took the message, not whether it was new.
 bool Hypervisor::accept_irq(Vcpu& target, PhysicalCpu& cpu, const Vcpu* sender,
                             const apic::IcrCommand& message) {
-  cpu.charge(cost_.h_accept_irq);
-  trace_from(cpu, sender, EventKind::kvm_apic_accept_irq, target.index,
-             static_cast<unsigned>(message.delivery), message.level_triggered, message.vector);
+  if (!target.vm.native) {
+    cpu.charge(cost_.h_accept_irq);
+    trace_from(cpu, sender, EventKind::kvm_apic_accept_irq, target.index,
+               static_cast<unsigned>(message.delivery), message.level_triggered, message.vector);
+  }
   cpu.synchronise();
   switch (message.delivery) {
     case apic::DeliveryMode::fixed:
@@ -88,6 +90,15 @@ bool Hypervisor::deliver_interrupt(Vcpu& target, PhysicalCpu& cpu, const apic::I
 // kvm_vcpu_kick. A target in host mode sees the request by itself.
 void Hypervisor::kick(Vcpu& target, PhysicalCpu& cpu) {
   if (target.state == HostThread::State::ended) return;
+  if (target.vm.native) {  // a physical interrupt, of its own pCPU or by an IPI
+    if (target.pcpu == &cpu) {
+      target.native.look = true;
+      return;
+    }
+    fabric->send(target.pcpu->index(), ArrivalKind::reschedule, cpu.local());
+    cpu.notified_others();
+    return;
+  }
   if (target.halt.phase == HaltPhase::blocked && target.state == HostThread::State::blocked) {
     ++target.stats.halt_wakeup;
     target.halt.woken_cycles = cpu.local();

@@ -37,7 +37,7 @@ void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool armed = vcpu.apic().timer().armed();
   if (!armed && vcpu.apic().timer().mode() != apic::TimerMode::tsc_deadline) return;
   if (armed) {
-    cpu.charge(cost_.t_timer_arm);
+    if (!vcpu.vm.native) cpu.charge(cost_.t_timer_arm);
     cpu.synchronise();
     start_sw_timer(vcpu, cpu);
   }
@@ -71,7 +71,7 @@ void Hypervisor::cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::timer_expired(PhysicalCpu& cpu, HostTimer& timer) {
   Vcpu& vcpu = static_cast<LapicTimer&>(timer).vcpu;
   if (vcpu.state == HostThread::State::ended) return;
-  cpu.charge(cost_.t_timer_irq);
+  if (!vcpu.vm.native) cpu.charge(cost_.t_timer_irq);
   cpu.synchronise();
   apic_timer_expired(vcpu, cpu, true);
   if (vcpu.apic().timer().mode() == apic::TimerMode::periodic) start_sw_timer(vcpu, cpu);

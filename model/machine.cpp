@@ -29,6 +29,9 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
   settings.warmup_cycles = ns_to_cycles(scenario.run.warmup_ns, host.tsc_hz);
   if (host.knobs.host_mode_doorbell == apic::HostModeDoorbell::stalls)
     settings.doorbell_stall_cycles = host.cost.u_doorbell;
+  for (const VmConfig& vm : scenario.vms)
+    settings.bare =
+        settings.bare || (vm.native && std::find(vm.pin.begin(), vm.pin.end(), index) != vm.pin.end());
   // The shallowest state of the list until the governors are modelled.
   settings.idle_wake_cycles =
       host.cstates.empty() ? 0 : ns_to_cycles(host.cstates.front().wake_ns, host.tsc_hz);
@@ -79,6 +82,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     const VmConfig& config = scenario.vms[v];
     auto vm = std::make_unique<Vm>();
     vm->name = config.name;
+    vm->native = config.native;
     vm->index = static_cast<unsigned>(v);
     vm->pv = visible_pv(scenario.kvm, config);
     hypervisor_.create_vm(*vm, config);

@@ -61,7 +61,7 @@ void PhysicalCpu::run_threads() {
       idle();
       continue;
     }
-    if (next_tick_ == never_cycles && settings_.tick_period_cycles != 0) {
+    if (next_tick_ == never_cycles && settings_.tick_period_cycles != 0 && !settings_.bare) {
       next_tick_ = (local_ / settings_.tick_period_cycles + 1) * settings_.tick_period_cycles;
       look_ahead();
     }
@@ -113,6 +113,7 @@ void PhysicalCpu::idle() {
   while (next_own() > local_) {
     wait_for_arrival(next_own() == never_cycles ? never : moment(next_own(), rank_));
     local_ = std::max(local_, cycles_of(kernel_now()));
+    static_cast<void>(drop_doorbells());  // erratum 1235: rung in vain
     if (at_end()) return;
   }
   last_idle_exit_ = settings_.idle_wake_cycles;
@@ -311,7 +312,7 @@ bool PhysicalCpu::take_interrupts() {
     }
     std::pop_heap(inbox_.begin(), inbox_.end(), later);
     inbox_.pop_back();
-    charge(costs_.t_irq_host);
+    if (!settings_.bare) charge(costs_.t_irq_host);
     synchronise();
   }
   after_wait();

@@ -38,6 +38,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     std::uint64_t end_cycles = never_cycles;  ///< end of the run
     std::uint64_t warmup_cycles = 0;          ///< what was spent before counts for nothing
     std::uint64_t idle_wake_cycles = 0;       ///< exit latency of the idle state
+    bool bare = false;  ///< vm.native: no host kernel, so no tick and no handlers of its own
     std::uint64_t doorbell_stall_cycles = 0;  ///< what a doorbell costs a core in host mode (12.4)
   };
 
@@ -50,6 +51,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
 
   [[nodiscard]] unsigned index() const noexcept { return settings_.index; }
   [[nodiscard]] std::uint64_t local() const noexcept { return local_; }
+  [[nodiscard]] std::uint64_t idle_wake_cycles() const noexcept { return settings_.idle_wake_cycles; }
   [[nodiscard]] bool at_end() const noexcept { return local_ >= settings_.end_cycles; }
 
   /// Whether the scheduler wants this pCPU back. The caller has synchronised.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -21,9 +22,27 @@ namespace svmsim::model {
 
 namespace {
 
+/// vm.native: a kernel that shares its pCPU with nobody.
+void check_native(const Scenario& scenario, const VmConfig& vm, std::vector<Problem>& problems) {
+  const std::string path = "vm." + vm.name + ".native";
+  if (vm.tasks.empty()) problems.push_back({"", 0, path, "needs a task set (workload.tasks)", ""});
+  if (vm.apic != "x2apic") problems.push_back({"", 0, path, "needs apic = \"x2apic\"", "x2apic"});
+  if (vm.pin.empty()) return problems.push_back({"", 0, path, "needs pin: a pCPU for each vCPU", ""});
+  std::set<unsigned> own(vm.pin.begin(), vm.pin.end());
+  bool shared = own.size() != vm.pin.size();
+  for (const VmConfig& other : scenario.vms) {
+    if (&other == &vm) continue;
+    shared =
+        shared || other.pin.empty() ||
+        std::any_of(other.pin.begin(), other.pin.end(), [&](unsigned cpu) { return own.count(cpu) != 0; });
+  }
+  if (shared) problems.push_back({"", 0, path, "shares a pCPU with another vCPU, or may", ""});
+}
+
 void check_vcpus(const Scenario& scenario) {
   std::vector<Problem> problems;
   for (const VmConfig& vm : scenario.vms) {
+    if (vm.native) check_native(scenario, vm, problems);
     if (vm.workload.kind.empty()) continue;
     const unsigned needed = workloads::program_info(vm.workload.kind).vcpus;
     for (Problem& problem : check_apic_driver(vm))

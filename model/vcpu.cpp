@@ -16,6 +16,7 @@ constexpr std::array<std::uint32_t, 12> passed_through{0xc0000081, 0xc0000100, 0
                                                        0xc0000082, 0xc0000083, 0xc0000084, 0x174,
                                                        0x175,      0x176,      0x48,       0x49};
 
+constexpr std::uint64_t apic_page = 0xfee00;  // AVIC is inhibited where APIC_BASE has moved
 constexpr std::uint64_t io_apic_page = 0xfec00;
 
 bool lists_page(const std::vector<std::uint64_t>& pages, std::uint64_t guest_physical) {
@@ -93,7 +94,7 @@ std::array<std::uint32_t, 4> Vcpu::Environment::cpuid(std::uint32_t leaf, std::u
 
 bool Vcpu::is_mmio(std::uint64_t guest_physical) const noexcept {
   const std::uint64_t page = guest_physical >> 12;
-  return page == apic().base_address() >> 12 || page == io_apic_page ||
+  return page == apic_unit.state().base_address() >> 12 || page == io_apic_page ||
          lists_page(mmio_pages, guest_physical);
 }
 

@@ -111,6 +111,13 @@ struct Halt {
   std::uint64_t woken_cycles = 0;  ///< when the thread was made runnable again
 };
 
+/// vm.native: what the pCPU's own kernel needs of the core.
+struct NativeCpu {
+  bool interrupts_enabled = true;
+  bool shadow = false;  ///< of an STI
+  bool look = false;    ///< an interrupt may have become deliverable
+};
+
 /// A vCPU: its VMCB, guest core, local APIC, KVM's per-vCPU state, and its thread in the host.
 /// The hypervisor acts on it; it decides nothing by itself.
 class Vcpu : public sc_core::sc_module, public HostThread {
@@ -200,6 +207,8 @@ class Vcpu : public sc_core::sc_module, public HostThread {
 
   bool external_causes;   ///< the source may have causes from outside the guest
   bool before_recording;  ///< a replay that has not reached the first recorded event
+
+  NativeCpu native;
 
   // KVM's state.
   PhysicalCpu* pcpu = nullptr;

@@ -73,6 +73,8 @@ const std::vector<Binding<Costs>>& cost_parameters() {
       cost("g_call_handler", &Costs::g_call_handler,
            "Guest kernel: the vector of a call from its first instruction to the callback, without the EOI."),
       cost("g_spin_turn", &Costs::g_spin_turn, "Guest kernel: one turn of a loop around PAUSE.", 1),
+      cost("t_apic_native", &Costs::t_apic_native,
+           "vm.native: a write of the physical APIC's MSRs, or the notification of a device.", 1),
       cost("g_irq", &Costs::g_irq, "Guest kernel: interrupt entry, and irq_exit.", 1),
       cost("g_timer", &Costs::g_timer, "Guest kernel: hrtimer_interrupt, on top of g_irq."),
       cost("g_schedule", &Costs::g_schedule, "Guest kernel: the switch from one task to another.", 1),

@@ -46,6 +46,7 @@ struct Costs {
   std::uint32_t g_call_target = 0;   ///< the same for each target
   std::uint32_t g_call_handler = 0;  ///< call-function vector, from its first instruction to the callback
   std::uint32_t g_spin_turn = 0;     ///< one turn of a loop around PAUSE
+  std::uint32_t t_apic_native = 0;   ///< a write of the physical APIC, or of a device, without virtualization
   std::uint32_t g_irq = 0;           ///< interrupt entry to the handler's work, with irq_exit
   std::uint32_t g_timer = 0;         ///< hrtimer_interrupt
   std::uint32_t g_schedule = 0;      ///< __schedule and the switch
@@ -55,7 +56,7 @@ struct Costs {
   std::uint32_t g_idle_exit = 0;     ///< behind the HLT
   // AVIC.
   std::uint32_t u_avic_icr = 0;          ///< accelerated ICR write for one target, up to its doorbell
-  std::uint32_t u_avic_icr_end = 0;  ///< the rest of that instruction, behind the doorbell
+  std::uint32_t u_avic_icr_end = 0;      ///< the rest of that instruction, behind the doorbell
   std::uint32_t u_avic_target = 0;       ///< each further target
   std::uint32_t u_avic_self = 0;         ///< accelerated IPI to the guest itself
   std::uint32_t u_avic_access = 0;       ///< any other accelerated APIC access

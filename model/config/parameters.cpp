@@ -427,7 +427,6 @@ const std::vector<std::string>& later_parameters() {
       "vm.halt_poll_ns",
       "vm.sched",
       "vm.nice",
-      "vm.native",
   };
   return names;
 }

@@ -90,15 +90,17 @@ struct VmConfig {
   std::string pit = "none";                 ///< in-kernel PIT: none, delay (re-injects lost ticks), discard
   std::vector<std::string> apicv_inhibits;  ///< reasons from outside of the model that hold all the time
   workloads::WorkloadSpec workload;
-  std::string trace;  ///< replay: path of an imported workload, instead of `workload`
-  std::string tasks;  ///< a task set instead: a built-in name, or the path of a JSON file
+  std::string trace;    ///< replay: path of an imported workload, instead of `workload`
+  bool native = false;  ///< the task set runs on the pCPUs themselves
+  std::string tasks;    ///< a task set instead: a built-in name, or the path of a JSON file
 };
 
 /// What the guest's CPUID shows of vm.pv: all of it, unless the founding thread's proposal hides PV_SEND_IPI
 /// because the guest can use AVIC.
 [[nodiscard]] inline PvConfig visible_pv(const KvmConfig& kvm, const VmConfig& vm) {
   PvConfig pv = vm.pv;
-  if (kvm.avic_hides_pv_send_ipi && kvm.avic && !kvm.nested && vm.apic != "x2apic") pv.features &= ~kvm_feature::pv_send_ipi;
+  if (kvm.avic_hides_pv_send_ipi && kvm.avic && !kvm.nested && vm.apic != "x2apic")
+    pv.features &= ~kvm_feature::pv_send_ipi;
   return pv;
 }
 

@@ -291,7 +291,7 @@ TEST_CASE(
 }
 
 TEST_CASE("x2AVIC: PAUSE loops and host interrupts cost what they cost without AVIC") {
-  const AvicRun pauses = alone("{ do = \"pause\", repeat = 3001 },\n" + compute(soon));
+  const AvicRun pauses = alone("{ do = \"pause\", repeat = 3002 },\n" + compute(soon));
   CHECK(pauses.exits(0) == "pause 1");
   const AvicRun ticks = alone(compute(27'000'000), {"host.hz=1000"});  // 10 ms
   CHECK(ticks.exits(0).rfind("interrupt ", 0) == 0);

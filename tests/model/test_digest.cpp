@@ -58,8 +58,8 @@ TEST_CASE("event streams have the digests that every compiler gives") {
   CHECK(digest(again) == idle_digest);
 
   std::vector<std::string> many = fixed_costs();
-  many.insert(many.end(),
-              {"host.pcpus=3", "vm.vcpus=4", "host.kernel=6.18", "run.duration=2ms", "host.hz=1000"});
+  many.insert(many.end(), {"host.pcpus=3", "vm.vcpus=4", "host.kernel=6.18", "run.duration=2ms",
+                           "host.hz=1000", "kvm.avic=false"});
   Simulation random(scenario_of("ping_pong", many));
   random.set_source_factory([](const VmConfig& vm, unsigned, unsigned vcpu) {
     return std::make_unique<RandomSource>(4711, vcpu, vm.vcpus, 500);
@@ -67,7 +67,7 @@ TEST_CASE("event streams have the digests that every compiler gives") {
   const std::uint64_t random_digest = digest(random);
   CAPTURE(random_digest);
   CHECK(idle_digest == 9752857540301673488U);
-  CHECK(random_digest == 15316938102592254646U);
+  CHECK(random_digest == 9356421447154154093U);
 }
 
 }  // namespace svmsim::model::test

@@ -127,6 +127,8 @@ TEST_CASE("run-ahead changes no event of devices, vCPUs that wait for SIPI, and 
     CHECK(ahead.events.size() > 100);
     CHECK(difference(ahead, outcome(scenario, false)) == "");
   }
+}
+
 TEST_CASE("run-ahead changes no event of random guests with AVIC") {
   CHECK(rc::check("run-ahead is exact with AVIC", [] {
     const auto seed = *rc::gen::inRange<unsigned>(0, 1U << 20);

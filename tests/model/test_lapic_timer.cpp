@@ -191,7 +191,7 @@ TEST_CASE("the vmexit sub-tests with timer and IPI: exits of each round") {
       return run_scenario(
           scenario_of(kind, {"vm.workload.iterations=100", "host.hz=0", std::string("host.kernel=") + kernel,
                              "host.pcpus=" + std::to_string(vcpus), "vm.vcpus=" + std::to_string(vcpus),
-                             "kvm.idle_hlt=false", "kvm.lapic_timer_advance=" + advance}));
+                             "kvm.idle_hlt=false", "kvm.avic=false", "kvm.lapic_timer_advance=" + advance}));
     };
     // SVR and LVTT; then the deadline and the EOI of each round, and a host timer interrupt in guest mode.
     CHECK(run_of("tscdeadline", 1, "false").exits_of_vcpu(0) == "interrupt 100, msr 202");
