@@ -11,6 +11,7 @@ campaign = sv.Campaign(
     sv.Scenario.load(here / "idle_hlt.toml"),
     sweep={
         "kvm.idle_hlt": [False, True],
+        "kvm.avic": [False, True],
         "kvm.halt_poll_ns": [0, 50_000, 200_000, 400_000],
         "workload": {
             "self_ipi": {"vm.workload": {"kind": "idle_hlt_test", "iterations": 2000}},

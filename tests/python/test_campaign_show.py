@@ -27,6 +27,6 @@ def test_command_and_script_are_one_campaign(root: Path, tmp_path: Path, cli: Cl
     one = sv.ResultTable.load(tmp_path / "toml")
     other = sv.ResultTable.load(tmp_path / "out" / "idle-hlt")
     assert one.frame().equals(other.frame())
-    assert len(one) == 5 * 2 * 4 * 3
+    assert len(one) == 5 * 2 * 2 * 4 * 3
     hlt = one.compare("kvm.idle_hlt", "exits.hlt.count").overall[0]
     assert (hlt.pct, hlt.verdict) == (-100.0, "better")
