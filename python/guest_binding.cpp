@@ -18,8 +18,8 @@
 #include "svm/conformance/names.hpp"
 #include "svm/conformance/program_reader.hpp"
 #include "svm/conformance/settings.hpp"
-#include "svm/step_text.hpp"
 #include "svm/guest_cpu.hpp"
+#include "svm/step_text.hpp"
 #include "svm/table_environment.hpp"
 
 namespace py = pybind11;
@@ -114,7 +114,8 @@ class Guest {
   TableEnvironment& surroundings() { return environment_.cast<TableEnvironment&>(); }
 
   [[nodiscard]] StepView view(const svmsim::svm::Step& step) const {
-    StepView result{std::string{svmsim::svm::step_text(step.kind).name}, step.vector, step.result, std::nullopt};
+    StepView result{std::string{svmsim::svm::step_text(step.kind).name}, step.vector, step.result,
+                    std::nullopt};
     if (step.kind == StepKind::vmexit) result.exit_code = vmcb_.cast<const Vmcb&>().control.exit_code;
     return result;
   }

@@ -144,8 +144,7 @@ class Comparison {
     const VmcbControl& control = guest_.vmcb.control;
     if (!speaks_of(expect_, "event_inj"))
       add("event_inj.valid", "0", (control.event_inj & event_inj::valid) != 0 ? "1" : "0");
-    if (!speaks_of(expect_, "exit_int_info"))
-      add("exit_int_info", hex(0), hex(control.exit_int_info));
+    if (!speaks_of(expect_, "exit_int_info")) add("exit_int_info", hex(0), hex(control.exit_int_info));
   }
 
   const Expectation& expect_;

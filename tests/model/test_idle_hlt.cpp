@@ -117,8 +117,8 @@ TEST_CASE("each iteration holds the capture's lines, contiguous and in order") {
 }
 
 TEST_CASE("mainline prints the accepted interrupt before the IPI and EVENTINJ at the entry") {
-  Simulation simulation(
-      scenario_of("idle_hlt_test", {"host.kernel=6.18", "kvm.avic=false", "host.hz=0", "vm.workload.iterations=1"}));
+  Simulation simulation(scenario_of(
+      "idle_hlt_test", {"host.kernel=6.18", "kvm.avic=false", "host.hz=0", "vm.workload.iterations=1"}));
   RecordingSink sink;
   simulation.add_sink(sink);
   (void)simulation.run();

@@ -114,8 +114,8 @@ TEST_CASE("SELF_IPI is traced before its effect, the ICR after it") {
 TEST_CASE("mainline delivers first in its fastpath alone") {
   const auto fast = run({action(ActionKind::wrmsr, 0x830, self)}, {"host.kernel=6.18", "kvm.avic=false"});
   CHECK(position(fast, "kvm_apic_accept_irq") < position(fast, "kvm_apic_ipi"));
-  const auto slow =
-      run({action(ActionKind::wrmsr, 0x830, 0x80041)}, {"host.kernel=6.18", "kvm.avic=false"});  // all including self
+  const auto slow = run({action(ActionKind::wrmsr, 0x830, 0x80041)},
+                        {"host.kernel=6.18", "kvm.avic=false"});  // all including self
   CHECK(position(slow, "kvm_apic_accept_irq") > position(slow, "kvm_apic_ipi"));
 }
 

@@ -5,8 +5,8 @@
 
 namespace svmsim::workloads {
 
-/// A device of a guest, as host and guest see it: a write to its port notifies it (ioeventfd), and it answers each
-/// notification, in order, by one completion and an MSI.
+/// A device of a guest, as host and guest see it: a write to its port notifies it (ioeventfd), and it answers
+/// each notification, in order, by one completion and an MSI.
 struct GuestDevice {
   static constexpr unsigned submitter = ~0U;
 
