@@ -133,7 +133,7 @@ def _configurations(grid: pl.DataFrame) -> list[tuple[str, str]]:
 
 
 def _panels(columns: int, rows: int) -> tuple[Figure, list[list[mpl.axes.Axes]]]:
-    figure = Figure(figsize=(2 * COLUMN_INCHES, 1.75 * rows + 0.4), dpi=300, layout="constrained")
+    figure = Figure(figsize=(2 * COLUMN_INCHES, 1.75 * rows + 1.6), dpi=300, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
     return figure, [list(row) for row in axes]
@@ -186,6 +186,9 @@ def against_fan_out(grid: pl.DataFrame, column: str, ylabel: str, title: str) ->
                     axes.set_ylabel(f"{target}\n{ylabel}")
         _legend(figure)
         figure.suptitle(title, fontsize=8, fontweight="bold")
+    # Laid out once: written anew, the marks of a logarithmic axis may leave the axes no room.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     return figure
 
 
@@ -203,7 +206,7 @@ def distribution(grid: pl.DataFrame) -> Figure:
     configurations = _configurations(single)
     shares = [100 * share for share in ipi.QUANTILES.values()]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2 * COLUMN_INCHES, 3.6), dpi=300, layout="constrained")
+        figure = Figure(figsize=(2 * COLUMN_INCHES, 4.6), dpi=300, layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(2, 2)
         for axes, target in zip(panels.flat, ipi.TARGETS, strict=True):

@@ -109,7 +109,7 @@ def judged_rows(results: Mapping[str, Result]) -> list[IpiRow]:
 
     part = data["send"]
     setup, source = "zen2, xAPIC flat, send only", part["source"]
-    hz = float(results["send-pv"].scenario["host"]["tsc_hz"]) / 1e9
+    hz = float(part["profile_tsc_hz"]) / 1e9
     cycles = {name: _total_ns(results[f"send-{name}"]) * hz for name in ("avic", "pv")}
     public = part["avic_cycles"] / part["pv_cycles"]
     band = around(public, part["ratio_band"])

@@ -35,6 +35,8 @@ MOST = {"xAPIC flat": 7, "xAPIC physical": 253, "x2APIC physical": 255, "x2APIC 
 """Targets that a driver can address; the preempted ones need as many vCPUs again."""
 GAP_CYCLES = 200_000
 """Between two calls where the targets halt: enough for each to block."""
+PREEMPTED_GAP_CYCLES = 20_000_000
+"""Where they are preempted: so long that calls come at any time of a competitor's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def _cell_run(cell: Cell) -> Run:
         "fan_out": cell.fan_out,
         "target": "halt" if halts else "busy",
         "iterations": iterations,
-        "gap_cycles": GAP_CYCLES if halts else 0,
+        "gap_cycles": PREEMPTED_GAP_CYCLES if preempted else GAP_CYCLES if halts else 0,
     }
     vcpus = cell.fan_out + 1
     guest = _guest(cell.driver, cell.method) | {
