@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "model/time.hpp"
 
 namespace svmsim::model {
 
@@ -34,10 +38,71 @@ class HostTimer {
 
  private:
   friend class PhysicalCpu;
+  friend class HostTimerQueue;
 
   HostTimerClient& client_;
   PhysicalCpu* cpu_ = nullptr;
   std::uint64_t expires_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::size_t slot_ = 0;
+};
+
+/// The timers of one pCPU, earliest first; timers of equal time in the order of their start.
+class HostTimerQueue {
+ public:
+  void insert(HostTimer& timer, std::uint64_t expires) {
+    timer.expires_ = expires;
+    timer.sequence_ = sequence_++;
+    timer.slot_ = heap_.size();
+    heap_.push_back(&timer);
+    up(timer.slot_);
+  }
+  void erase(HostTimer& timer) {
+    const std::size_t slot = timer.slot_;
+    HostTimer* last = heap_.back();
+    heap_.pop_back();
+    if (last == &timer) return;
+    put(last, slot);
+    up(slot);
+    down(last->slot_);
+  }
+  [[nodiscard]] HostTimer* first() const noexcept { return heap_.empty() ? nullptr : heap_.front(); }
+  /// never_cycles when there is none.
+  [[nodiscard]] std::uint64_t next_expiry() const noexcept {
+    return heap_.empty() ? never_cycles : heap_.front()->expires_;
+  }
+
+ private:
+  [[nodiscard]] static bool before(const HostTimer& a, const HostTimer& b) noexcept {
+    return a.expires_ != b.expires_ ? a.expires_ < b.expires_ : a.sequence_ < b.sequence_;
+  }
+  void put(HostTimer* timer, std::size_t slot) {
+    heap_[slot] = timer;
+    timer->slot_ = slot;
+  }
+  void up(std::size_t slot) {
+    HostTimer* timer = heap_[slot];
+    while (slot != 0 && before(*timer, *heap_[(slot - 1) / 2])) {
+      put(heap_[(slot - 1) / 2], slot);
+      slot = (slot - 1) / 2;
+    }
+    put(timer, slot);
+  }
+  void down(std::size_t slot) {
+    HostTimer* timer = heap_[slot];
+    for (;;) {
+      std::size_t child = 2 * slot + 1;
+      if (child >= heap_.size()) break;
+      if (child + 1 < heap_.size() && before(*heap_[child + 1], *heap_[child])) ++child;
+      if (!before(*heap_[child], *timer)) break;
+      put(heap_[child], slot);
+      slot = child;
+    }
+    put(timer, slot);
+  }
+
+  std::vector<HostTimer*> heap_;
+  std::uint64_t sequence_ = 0;
 };
 
 }  // namespace svmsim::model

@@ -44,10 +44,15 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.pcpu = &cpu;
     vcpu.requests |= request::migrate_timer;
   }
+  if (vcpu.in_spin_loop) {  // the end of kvm_vcpu_on_spin
+    vcpu.in_spin_loop = false;
+    vcpu.dy_eligible = false;
+  }
   if (vcpu.pv.descheduled_at != 0) record_steal_time(vcpu, cpu);
   bool woken = vcpu.halt.phase == HaltPhase::blocked;  // the thread goes on behind its schedule()
   if (woken && !resume_block(vcpu, cpu)) return;
   while (!cpu.at_end()) {
+    vcpu.at_instruction_boundary = false;
     if (warmup_cycles_ != 0 && cpu.local() >= warmup_cycles_) end_warmup(vcpu);
     if (std::exchange(woken, false)) {
       // vcpu_block returns.
@@ -64,10 +69,8 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
       cpu.synchronise();
     }
     if (vcpu.vm.finished) return end_vcpu(vcpu, cpu);
-    if (cpu.need_resched()) {
-      steal_time_set_preempted(vcpu, cpu);
-      return;
-    }
+    if (vcpu.requested_exits) take_requested_exits(vcpu, cpu);
+    if (cpu.need_resched()) return;
   }
 }
 
@@ -76,8 +79,6 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
   vcpu.warm = true;
   vcpu.stats_at_warmup = vcpu.stats;
   vcpu.exits.reset();
-  vcpu.wakeup_latency = {};
-  vcpu.ipi_latency = {};
   vcpu.icr_exits = 0;
   vcpu.hypercall_ipis = 0;
 }
@@ -112,6 +113,10 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
     return;
   }
   if (vcpu.force_immediate_exit) vcpu.requests |= request::event;
+  if (vcpu.host_state_unloaded) {  // svm_prepare_switch_to_guest, once per stay on the pCPU
+    vcpu.host_state_unloaded = false;
+    ++vcpu.stats.host_state_reload;
+  }
   Fastpath fastpath = Fastpath::none;
   std::uint64_t loop_cycles = cost_.t_fastpath_loop;
   for (;;) {
@@ -134,6 +139,7 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   vcpu.mode = VcpuMode::outside_guest;
   ++vcpu.stats.exits;
+  vcpu.at_instruction_boundary = vcpu.vmcb.control.exit_code == svm::exit_code::intr;
   if (vcpu.debug_registers_of_guest) take_debug_registers(vcpu);
   // Host interrupts are on from here: what ended guest mode is serviced before the exit is handled.
   cpu.take_interrupts();
@@ -187,7 +193,7 @@ void Hypervisor::trace_entry(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
   vcpu.exits.entry(cpu.local());
   if (vcpu.wake_cause_cycles != 0) {
-    vcpu.wakeup_latency.record(cpu.local() - (vcpu.wake_cause_cycles - 1));
+    if (counts(vcpu)) vcpu.vm.wakeup_latency.record(cpu.local() - (vcpu.wake_cause_cycles - 1));
     vcpu.wake_cause_cycles = 0;
   }
   const bool injects = (control.event_inj & svm::event_inj::valid) != 0;
@@ -214,7 +220,7 @@ void Hypervisor::note_delivered(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vecto
   vcpu.compute_left = 0;
   cpu.guest_charge(cost_.t_irq_deliver);
   if (vcpu.injected_ipi_sent_cycles != 0) {
-    vcpu.ipi_latency.record(cpu.local() - (vcpu.injected_ipi_sent_cycles - 1));
+    if (counts(vcpu)) vcpu.vm.ipi_latency.record(cpu.local() - (vcpu.injected_ipi_sent_cycles - 1));
     vcpu.injected_ipi_sent_cycles = 0;
   }
   vcpu.source->interrupt(vector, cpu.local());
@@ -246,6 +252,7 @@ void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   cancel_apic_timer(vcpu, cpu);
   vcpu.ended_cycles = cpu.local();
+  --live_vcpus_;
   vcpu.state = HostThread::State::ended;
 }
 

@@ -38,6 +38,16 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   /// The vCPU thread in KVM_RUN, on `cpu`: until it blocks, must reschedule, or ends.
   void vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu);
 
+  // The preempt notifiers of a vCPU thread.
+  void kvm_sched_in(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void kvm_sched_out(Vcpu& vcpu, PhysicalCpu& cpu, bool preempted);
+
+  /// User space changes which exits of a vCPU are disabled (KVM_CAP_X86_DISABLE_EXITS on a vCPU, a proposal):
+  /// takes effect when the vCPU thread is next in user space, to which it is sent.
+  void request_disabled_exits(Vcpu& vcpu, PhysicalCpu& cpu, DisabledExits exits);
+
+  [[nodiscard]] const unsigned& live_vcpus() const noexcept { return live_vcpus_; }
+
   /// The end of the warm-up for a vCPU: what it has counted so far is set aside. A second call does nothing.
   static void end_warmup(Vcpu& vcpu);
   /// From that cycle on statistics count; what came before is warm-up.
@@ -273,8 +283,20 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   [[nodiscard]] bool poll(Vcpu& vcpu, PhysicalCpu& cpu);
   [[nodiscard]] bool resume_block(Vcpu& vcpu, PhysicalCpu& cpu);
   void leave_block(Vcpu& vcpu, PhysicalCpu& cpu);
+  void sleep(Vcpu& vcpu, PhysicalCpu& cpu);
   void finish_halt(Vcpu& vcpu, PhysicalCpu& cpu, bool waited);
   [[nodiscard]] std::uint64_t to_ns(std::uint64_t cycles) const;
+
+  // hypervisor_sched.cpp: what the host's scheduler and the PAUSE filter do to a vCPU.
+  void handle_pause(Vcpu& vcpu, PhysicalCpu& cpu);
+  void kvm_vcpu_on_spin(Vcpu& me, PhysicalCpu& cpu, bool yield_to_kernel_mode);
+  [[nodiscard]] static bool eligible_for_directed_yield(Vcpu& vcpu);
+  void set_ple_window(Vcpu& vcpu, PhysicalCpu& cpu, std::uint16_t window);
+  void set_disabled_exits(Vcpu& vcpu, DisabledExits exits);
+  void take_requested_exits(Vcpu& vcpu, PhysicalCpu& cpu);
+
+  /// Whether the warm-up of a vCPU is over.
+  [[nodiscard]] bool counts(const Vcpu& vcpu) const noexcept { return warmup_cycles_ == 0 || vcpu.warm; }
 
   /// A trace point: builds the event if somebody listens, and charges its recording after its time stamp.
   template <typename... Fields>
@@ -306,6 +328,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   std::uint32_t t_world_entry_;
   std::uint32_t t_world_exit_;
   apic::AvicRegisters avic_registers_;
+  unsigned live_vcpus_ = 0;
   std::uint64_t warmup_cycles_ = 0;
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;
   std::uint64_t actions_to_check_ = actions_between_checks;

@@ -118,6 +118,8 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
       return avic_incomplete_ipi_interception(vcpu, cpu);
     case exit_code::avic_noaccel:
       return avic_unaccelerated_access_interception(vcpu, cpu);
+    case exit_code::pause:
+      return handle_pause(vcpu, cpu);
     default:
       break;
   }
@@ -252,6 +254,7 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason) {
   trace(cpu, vcpu, EventKind::kvm_fpu, 0);
   trace(cpu, vcpu, EventKind::kvm_userspace_exit, reason, 0);
+  vcpu.host_state_unloaded = true;  // vcpu_put at the end of KVM_RUN
   cpu.charge(cost_.t_user_exit);
   cpu.take_interrupts();
   trace(cpu, vcpu, EventKind::kvm_fpu, 1);

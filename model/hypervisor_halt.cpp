@@ -66,8 +66,8 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
   }
   vcpu.halt = {};
   vcpu.halt.start_cycles = cpu.local();
-  vcpu.halt.parameters = {kvm_.halt_poll_ns, kvm_.halt_poll_ns_grow, kvm_.halt_poll_ns_grow_start,
-                          kvm_.halt_poll_ns_shrink};
+  vcpu.halt.parameters = {vcpu.vm.halt_poll_ns.value_or(kvm_.halt_poll_ns), kvm_.halt_poll_ns_grow,
+                          kvm_.halt_poll_ns_grow_start, kvm_.halt_poll_ns_shrink};
   // Without a halt there is no polling: a vCPU that waits for SIPI blocks at once (kvm_vcpu_block).
   if (vcpu.mp_state == MpState::halted)
     vcpu.halt.plan = vcpu.poller.begin(to_ns(cpu.local()), vcpu.halt.parameters, vcpu.pv.may_poll());
@@ -86,9 +86,15 @@ bool Hypervisor::vcpu_block(Vcpu& vcpu, PhysicalCpu& cpu) {
     return true;
   }
   vcpu.halt.phase = HaltPhase::blocked;
-  vcpu.state = HostThread::State::blocked;
-  cpu.charge(cost_.t_sched_out);
+  sleep(vcpu, cpu);
   return false;
+}
+
+// schedule() of a thread that waits.
+void Hypervisor::sleep(Vcpu& vcpu, PhysicalCpu& cpu) {
+  vcpu.state = HostThread::State::blocked;
+  scheduler->sleep(vcpu, cpu.local() + cost_.t_sched_out);
+  cpu.charge(cost_.t_sched_out);
 }
 
 // The poll loop of kvm_vcpu_halt: it looks every poll_step; true when a wake event ended it.
@@ -99,20 +105,32 @@ bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
       start + ns_to_cycles(vcpu.halt.plan.stop_ns - vcpu.halt.plan.start_ns, host_.tsc_hz);
   cpu.account(CpuTime::poll);
   vcpu.polling = true;
+  scheduler->watch(cpu, &vcpu.poll_event);
   bool woken = false;
-  for (;;) {
+  const auto can_poll = [&] {  // kvm_vcpu_can_poll
+    return cpu.local() < stop && scheduler->single_task_running(cpu.index()) && !cpu.need_resched();
+  };
+  for (bool first = true;; first = false) {
     // The loop sees a change at its next turn, not in between.
     const std::uint64_t elapsed = cpu.local() - start;
     if (elapsed % step != 0) cpu.charge(step - elapsed % step);
     cpu.synchronise();
     woken = check_block(vcpu);
     vcpu.halt.poll_end_cycles = cpu.local();
-    if (woken || cpu.local() >= stop || cpu.at_end()) break;
-    if (!scheduler->single_task_running(cpu.index()) || cpu.need_resched()) break;
+    if (woken || cpu.at_end()) break;
+    if (first) {  // a turn goes by before the loop asks whether it may go on
+      cpu.charge(step);
+      cpu.synchronise();
+      vcpu.halt.poll_end_cycles = cpu.local();
+      if (!can_poll()) break;
+      continue;
+    }
+    if (!can_poll()) break;
     cpu.poll_wait(stop, vcpu.poll_event);
     cpu.take_interrupts();
   }
   vcpu.polling = false;
+  scheduler->watch(cpu, nullptr);
   cpu.account(CpuTime::host);
   vcpu.exits.add_polling(vcpu.halt.poll_end_cycles - start);
   return woken;
@@ -122,8 +140,7 @@ bool Hypervisor::poll(Vcpu& vcpu, PhysicalCpu& cpu) {
 bool Hypervisor::resume_block(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   if (!check_block(vcpu)) {
-    vcpu.state = HostThread::State::blocked;
-    cpu.charge(cost_.t_sched_out);
+    sleep(vcpu, cpu);
     return false;
   }
   vcpu.halt.phase = HaltPhase::none;

@@ -63,10 +63,6 @@ void Hypervisor::handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t 
     case Intercept::rdpru:
       cpu.charge(cost_.h_insn);
       return queue_exception(vcpu, svm::exception_vector::invalid_opcode, false, 0);
-    case Intercept::pause:  // pause_interception, without the directed yield: the one vCPU of its pCPU spins
-                            // on
-      cpu.charge(cost_.h_insn);
-      return skip_instruction(vcpu, cpu, 0);
     default:
       break;
   }

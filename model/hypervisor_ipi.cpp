@@ -101,6 +101,7 @@ void Hypervisor::kick(Vcpu& target, PhysicalCpu& cpu) {
   }
   if (target.halt.phase == HaltPhase::blocked && target.state == HostThread::State::blocked) {
     ++target.stats.halt_wakeup;
+    target.ready = true;
     target.halt.woken_cycles = cpu.local();
     target.wake_cause_cycles = cpu.local() + 1;
     scheduler->wake(target, &cpu, cpu.local());

@@ -113,8 +113,8 @@ void Hypervisor::sched_yield(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t apic_id
   const std::int32_t index = vcpu.vm.apics.index_of(apic_id);
   if (index < 0) return;
   Vcpu& target = *vcpu.vm.vcpus[static_cast<std::size_t>(index)];
-  if (&target == &vcpu || target.state != HostThread::State::runnable) return;
-  if (scheduler->yield_to(vcpu, target, cpu)) ++vcpu.stats.directed_yield_successful;
+  if (&target == &vcpu || !target.ready) return;
+  if (scheduler->yield_to(cpu, target) > 0) ++vcpu.stats.directed_yield_successful;
 }
 
 // kvm_set_msr_common and kvm_get_msr_common, the MSRs of PV features. Returns whether the access is #GP(0).
@@ -157,7 +157,7 @@ bool Hypervisor::pv_msr(Vcpu& vcpu, std::uint32_t msr, bool write, std::uint64_t
 // known to be at an instruction boundary.
 void Hypervisor::steal_time_set_preempted(Vcpu& vcpu, PhysicalCpu& cpu) {
   vcpu.pv.descheduled_at = cpu.local() + 1;
-  if (vcpu.vmcb.control.exit_code != svm::exit_code::intr) {
+  if (!vcpu.at_instruction_boundary) {
     ++vcpu.stats.preemption_other;
     return;
   }

@@ -86,8 +86,6 @@ void Hypervisor::init_vmcb(Vcpu& vcpu) {
                                     Intercept::xsetbv,
                                     Intercept::rdpru,
                                     Intercept::rsm,
-                                    Intercept::monitor,
-                                    Intercept::mwait,
                                     svm::exception_intercept(1),
                                     svm::exception_intercept(6),
                                     svm::exception_intercept(17),
@@ -106,15 +104,7 @@ void Hypervisor::init_vmcb(Vcpu& vcpu) {
     control.virt_ext |= svm::virt_ext::vls;
   }
   if (at_least(workloads::KernelGeneration::v6_18)) set_intercept(control, Intercept::icebp, true);
-  // Idle HLT replaces the HLT intercept wherever the CPU has it (6.6); kvm.idle_hlt is the series applied or
-  // not.
-  const bool idle_hlt = kvm_.idle_hlt && features.has(svm::Feature::idle_hlt);
-  set_intercept(control, idle_hlt ? Intercept::idle_hlt : Intercept::hlt, true);
-  if (features.has(svm::Feature::pause_filter)) {
-    set_intercept(control, Intercept::pause, true);
-    control.pause_filter_count = 3000;
-    control.pause_filter_thresh = features.has(svm::Feature::pause_filter_threshold) ? 128 : 0;
-  }
+  set_disabled_exits(vcpu, vcpu.vm.disabled_exits);
   control.iopm_base_pa = iopm_pa;
   control.msrpm_base_pa = msrpm_pa;
   control.asid = 1;
@@ -146,6 +136,7 @@ void Hypervisor::start_program(Vcpu& vcpu) {
 
 void Hypervisor::create_vcpu(Vcpu& vcpu) {
   vcpu.source->attach(vcpu.pv.memory);
+  ++live_vcpus_;
   init_vmcb(vcpu);
   start_program(vcpu);
   create_timer(vcpu);

@@ -8,7 +8,9 @@
 
 #include "model/config/scenario.hpp"
 #include "model/event_hub.hpp"
+#include "model/exits_change.hpp"
 #include "model/host_scheduler.hpp"
+#include "model/host_task.hpp"
 #include "model/hypervisor.hpp"
 #include "model/interrupt_fabric.hpp"
 #include "model/physical_cpu.hpp"
@@ -32,6 +34,8 @@ class Machine : public sc_core::sc_module {
   [[nodiscard]] const std::vector<std::unique_ptr<PhysicalCpu>>& cpus() const noexcept { return cpus_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Vm>>& vms() const noexcept { return vms_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Vcpu>>& vcpus() const noexcept { return vcpus_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<HostTask>>& tasks() const noexcept { return tasks_; }
+  [[nodiscard]] const HostScheduler& scheduler() const noexcept { return scheduler_; }
   /// End of the run in cycles; never_cycles without a duration.
   [[nodiscard]] std::uint64_t end_cycles() const noexcept { return end_cycles_; }
 
@@ -39,6 +43,11 @@ class Machine : public sc_core::sc_module {
   static constexpr std::int32_t first_tid = 1001;
 
  private:
+  [[nodiscard]] const CpuSet* affinity_of(const std::vector<unsigned>& cpus);
+  void add_exits_changes(const VmConfig& config, Vm& vm);
+  void add_tasks(const HostTaskConfig& config, const Scenario& scenario);
+  [[nodiscard]] std::int32_t next_tid() const;
+
   EventHub events_;
   std::uint64_t end_cycles_;
   InterruptFabric fabric_;
@@ -47,6 +56,9 @@ class Machine : public sc_core::sc_module {
   std::vector<std::unique_ptr<PhysicalCpu>> cpus_;
   std::vector<std::unique_ptr<Vm>> vms_;
   std::vector<std::unique_ptr<Vcpu>> vcpus_;
+  std::vector<std::unique_ptr<CpuSet>> affinities_;
+  std::vector<std::unique_ptr<ExitsChangeThread>> exits_changes_;
+  std::vector<std::unique_ptr<HostTask>> tasks_;
 };
 
 }  // namespace svmsim::model

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <systemc>
 #include <utility>
 #include <vector>
@@ -12,13 +13,21 @@
 #include "model/event_hub.hpp"
 #include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
+#include "model/policy/idle_governor.hpp"
 #include "model/time.hpp"
 #include "model/wave_probe.hpp"
 
 namespace svmsim::model {
 
-/// What the time of a pCPU is spent on.
-enum class CpuTime : std::uint8_t { guest, host, poll, idle, count };
+/// What the time of a pCPU is spent on: `host` is the kernel's, `task` that of threads other than vCPUs; idle
+/// counts from the first idle state on.
+enum class CpuTime : std::uint8_t { guest, host, poll, task, idle };
+
+/// An idle state of the host as the idle loop uses it.
+struct HostIdleState {
+  IdleState declared;
+  std::uint64_t wake_cycles = 0;  ///< real time to leave it
+};
 
 /// A physical CPU: its clock, the interrupts that reach it, its tick, and the loop that runs host threads.
 ///
@@ -37,10 +46,21 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
     std::uint64_t reaction_cycles = 1;     ///< L: least latency from another CPU's action to an effect here
     std::uint64_t end_cycles = never_cycles;  ///< end of the run
     std::uint64_t warmup_cycles = 0;          ///< what was spent before counts for nothing
-    std::uint64_t idle_wake_cycles = 0;       ///< exit latency of the idle state
     bool bare = false;  ///< vm.native: no host kernel, so no tick and no handlers of its own
     std::uint64_t doorbell_stall_cycles = 0;  ///< what a doorbell costs a core in host mode (12.4)
+    std::uint64_t tsc_hz = 1000000000;
+    IdleGovernorKind idle_governor = IdleGovernorKind::none;
+    std::vector<HostIdleState> idle_states;  ///< shallow to deep; at most max_idle_states, none = no latency
+    /// vCPUs that have not ended: a run without a duration is over when there are none, whatever ticks still
+    /// come.
+    const unsigned* live_vcpus = nullptr;
+    unsigned sibling = CpuSet::none;  ///< the core's other thread, if that slows this one
+    unsigned smt_factor = 100;        ///< speed in percent while it is busy
+    bool nohz_full = false;           ///< no tick while a single thread runs
   };
+
+  static constexpr std::size_t max_idle_states = 10;  // CPUIDLE_STATE_MAX
+  using Spent = std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::idle) + max_idle_states>;
 
   PhysicalCpu(const sc_core::sc_module_name& name, const Settings& settings, const Costs& costs,
               EventHub& events);
@@ -118,6 +138,10 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Returns whether anything was handled.
   bool take_interrupts();
 
+  /// Host: up to `cycles` of a thread's own work, with interrupts served as they come. Returns what is left
+  /// when the scheduler wants this pCPU back, or at the end of the run.
+  [[nodiscard]] std::uint64_t host_work(std::uint64_t cycles);
+
   /// Host, interrupts enabled: waits until `deadline`, `event` or a physical interrupt, whichever is first,
   /// and moves the local clock there. Used by halt polling.
   void poll_wait(std::uint64_t deadline_cycles, sc_core::sc_event& event);
@@ -129,21 +153,23 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   bool cancel_timer(HostTimer& timer);
 
   /// From now on time goes to `use`.
-  void account(CpuTime use) noexcept {
+  void account(CpuTime use) noexcept { account(static_cast<std::size_t>(use)); }
+  void account(std::size_t use) noexcept {
     const std::uint64_t now = std::min(local_, settings_.end_cycles);  // the last step may lead past the end
     if (accounted_ < settings_.warmup_cycles && now >= settings_.warmup_cycles) end_warmup();
-    spent_[static_cast<std::size_t>(use_)] += now - accounted_;
+    spent_[use_] += now - accounted_;
     accounted_ = now;
     use_ = use;
   }
 
   /// Cycles by use from the end of the warm-up up to `until`, capped at the end of the run.
-  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent(
-      std::uint64_t until) const;
+  [[nodiscard]] Spent spent(std::uint64_t until) const;
   [[nodiscard]] std::uint64_t context_switches() const noexcept {
     const bool warm = accounted_ >= settings_.warmup_cycles;
     return warm ? context_switches_ - warmup_switches_ : 0;
   }
+  /// Expired host timers since the end of the warm-up.
+  [[nodiscard]] std::uint64_t timer_interrupts() const noexcept { return timer_interrupts_; }
   /// Cycles spent leaving the idle state before the current thread ran; counted once.
   [[nodiscard]] std::uint64_t take_idle_exit_cycles() noexcept { return std::exchange(last_idle_exit_, 0); }
 
@@ -160,24 +186,31 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   [[nodiscard]] Moment moment_of(std::uint64_t cycles) const noexcept { return moment(cycles, rank_); }
 
   /// What the time goes to now.
-  [[nodiscard]] CpuTime use() const noexcept { return use_; }
+  [[nodiscard]] CpuTime use() const noexcept {
+    return static_cast<CpuTime>(std::min(use_, static_cast<std::size_t>(CpuTime::idle)));
+  }
   /// The probe must outlive the run.
   void set_wave_probe(WaveProbe& probe) noexcept { wave_probe_ = &probe; }
 
   void post(const Arrival& arrival) override;
 
  private:
-  using Spent = std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)>;
-
   void main();
   void end_warmup() noexcept {
     warmup_spent_ = spent_;
-    warmup_spent_[static_cast<std::size_t>(use_)] += settings_.warmup_cycles - accounted_;
+    warmup_spent_[use_] += settings_.warmup_cycles - accounted_;
     warmup_switches_ = context_switches_;
   }
   void run_threads();
   void idle();
   void switch_to(HostThread& next);
+  void leave(HostThread& thread);
+  void start_tick();
+  [[nodiscard]] IdleChoice choose_idle_state();
+  [[nodiscard]] bool run_over() const noexcept {
+    return settings_.end_cycles == never_cycles && settings_.live_vcpus != nullptr &&
+           *settings_.live_vcpus == 0;
+  }
   void wait_until(Moment until);
   void wait_for_arrival(Moment until);
   void after_wait();
@@ -187,9 +220,11 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   void look_ahead();
   void look_around();
   [[nodiscard]] std::uint64_t guest_work_slow(std::uint64_t cycles);
+  [[nodiscard]] std::uint64_t spend(std::uint64_t cycles);
+  void take_sibling_changes();
+  void tell_sibling(ArrivalKind kind);
   [[nodiscard]] std::uint64_t next_own() const noexcept;
   void expire_timer();
-  void remove_timer(const HostTimer& timer);
   // In guest mode a doorbell counts as well.
   [[nodiscard]] std::uint64_t next_for_guest() const noexcept {
     return doorbells_.empty() ? next_own() : std::min(next_own(), doorbells_.front());
@@ -209,18 +244,21 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   Moment others_ = 0;                      // earliest moment at which another process may act
   std::uint64_t unsynchronised_from_ = 0;  // first cycle whose moment here is later than that
   bool interrupt_pending_ = false;
+  bool told_busy_ = false;  // what the sibling knows of this thread
+  bool slowed_ = false;     // the SMT sibling is busy
   std::uint64_t next_tick_ = never_cycles;
   std::vector<Arrival> inbox_;  // heap, earliest first
-  std::uint64_t next_timer_ = never_cycles;
-  std::vector<HostTimer*> timers_;        // in order of expiry, then of start
   std::vector<std::uint64_t> doorbells_;  // cycles of arrival, rising
+  HostTimerQueue timers_;
+  std::unique_ptr<IdleGovernor> governor_;
 
   HostThread* current_ = nullptr;
   const bool* need_resched_ = nullptr;
-  CpuTime use_ = CpuTime::idle;
+  std::size_t use_ = static_cast<std::size_t>(CpuTime::idle);
   std::uint64_t accounted_ = 0;
-  std::array<std::uint64_t, static_cast<std::size_t>(CpuTime::count)> spent_{};
+  Spent spent_{};
   std::uint64_t context_switches_ = 0;
+  std::uint64_t timer_interrupts_ = 0;
   Spent warmup_spent_{};
   std::uint64_t warmup_switches_ = 0;
   std::uint64_t last_idle_exit_ = 0;

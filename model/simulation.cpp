@@ -12,6 +12,7 @@
 #include "model/machine.hpp"
 #include "model/replay.hpp"
 #include "model/sim_context.hpp"
+#include "model/stats/busy_reason.hpp"
 #include "model/units.hpp"
 #include "model/version.hpp"
 #include "model/waveform.hpp"
@@ -152,24 +153,36 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
     if (warmup != 0) Hypervisor::end_warmup(*vcpu);
     const VcpuStats stats = vcpu->stats - vcpu->stats_at_warmup;
     result.vcpus.push_back({vcpu->vm.name, vcpu->index, vcpu->exits.rows(), stats});
-    result.wakeup_latency += vcpu->wakeup_latency;
-    result.ipi_latency += vcpu->ipi_latency;
   }
-  const auto& cstates = scenario.host.cstates;
+  for (const auto& vm : machine.vms()) {
+    result.wakeup_latency += vm->wakeup_latency;
+    result.ipi_latency += vm->ipi_latency;
+  }
+  std::vector<std::string> idle_names;
+  if (scenario.host.idle_governor != IdleGovernorKind::none || scenario.host.cstates.empty())
+    idle_names.emplace_back("POLL");
+  for (const CState& state : scenario.host.cstates)
+    idle_names.push_back(state.name);
   for (const auto& cpu : machine.cpus()) {
     const auto spent = cpu->spent(end);
     const auto of = [&](CpuTime use) { return spent[static_cast<std::size_t>(use)]; };
-    result.pcpus.push_back({cpu->index(),
-                            of(CpuTime::guest),
-                            of(CpuTime::host),
-                            of(CpuTime::poll),
-                            {{cstates.empty() ? "POLL" : cstates.front().name, of(CpuTime::idle)}},
-                            cpu->context_switches()});
+    PcpuResult pcpu{
+        cpu->index(), of(CpuTime::guest),      of(CpuTime::host),      of(CpuTime::poll), of(CpuTime::task),
+        {},           cpu->context_switches(), cpu->timer_interrupts()};
+    for (std::size_t state = 0; state < idle_names.size(); ++state)
+      pcpu.idle_cycles.emplace_back(idle_names[state],
+                                    spent[static_cast<std::size_t>(CpuTime::idle) + state]);
+    result.pcpus.push_back(std::move(pcpu));
   }
   for (const auto& vm : machine.vms())
     add_avic(result, *vm, scenario, end);
+  result.migrations = machine.scheduler().migrations();
+  for (const auto& task : machine.tasks())
+    result.tasks.push_back(
+        {task->comm, task->tid, task->run_cycles(), task->loops_done(), task->wakeup_latency()});
   result.workload_kind = kinds_of(scenario);
   add_metrics(result, machine, scenario);
+  result.busy_reason = busy_reason(result);
   result.failure = early_end(machine, scenario.run.duration_ns.has_value());
   return result;
 }
@@ -188,6 +201,15 @@ std::vector<std::pair<std::int32_t, std::string>> Simulation::threads() const {
   for (const VmConfig& vm : scenario_.vms) {
     for (unsigned vcpu = 0; vcpu < vm.vcpus; ++vcpu)
       result.emplace_back(tid++, fmt::format("CPU {}/KVM", vcpu));
+  }
+  for (const VmConfig& vm : scenario_.vms) {
+    for (const DisableExitsChange& change : vm.disable_exits_changes) {
+      if (change.vcpu) result.emplace_back(tid++, "vmm");
+    }
+  }
+  for (const HostTaskConfig& task : scenario_.host.tasks) {
+    for (unsigned i = 0; i < task.count; ++i)
+      result.emplace_back(tid++, task.name);
   }
   return result;
 }

@@ -56,10 +56,12 @@ void Vcpu::run(PhysicalCpu& cpu) {
 
 void Vcpu::sched_in(PhysicalCpu& cpu) {
   hypervisor_.avic_sched_in(*this, cpu);
+  hypervisor_.kvm_sched_in(*this, cpu);
 }
 
-void Vcpu::sched_out(PhysicalCpu& cpu, bool) {
+void Vcpu::sched_out(PhysicalCpu& cpu, bool was_preempted) {
   hypervisor_.avic_sched_out(*this, cpu);
+  Hypervisor::kvm_sched_out(*this, cpu, was_preempted);
 }
 
 std::uint64_t Vcpu::Environment::host_tsc() {

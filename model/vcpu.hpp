@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <systemc>
 #include <vector>
 
 #include "model/avic.hpp"
+#include "model/config/scenario.hpp"
 #include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
 #include "model/local_apic_unit.hpp"
@@ -239,6 +241,18 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   LapicTimer timer;
   bool pv_unhalted = false;  ///< KVM_HC_KICK_CPU: the next halt ends at once
   PvState pv;
+  DisabledExits disabled_exits;                  ///< hlt_in_guest and its like
+  std::optional<DisabledExits> requested_exits;  ///< by user space, not yet in force
+  // Directed yield (virt/kvm/kvm_main.c).
+  bool ready = false;                  ///< runnable and not running: preempted, or just woken
+  bool preempted = false;              ///< it was switched out while runnable
+  std::uint64_t preempted_cycles = 0;  ///< when that was
+  bool preempted_in_kernel = false;
+  bool in_spin_loop = false;
+  bool dy_eligible = false;
+  bool scheduled_out = false;            ///< it has been switched out and not in again
+  bool at_instruction_boundary = false;  ///< the last exit was for a host interrupt
+  bool host_state_unloaded = true;       ///< the next entry loads what KVM switches once per stay on a pCPU
   HaltPoller poller;
   Halt halt;
   bool polling = false;
@@ -251,8 +265,6 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   VcpuStats stats_at_warmup;
   bool warm = false;
   ExitStats exits;
-  LatencyStats wakeup_latency;
-  LatencyStats ipi_latency;
   std::uint64_t wake_cause_cycles = 0;  ///< when what ends the halt in progress happened; 0 = unknown
   std::array<std::uint64_t, 256> ipi_sent_cycles{};  ///< by vector, + 1; 0 = not an IPI
   std::uint64_t icr_exits = 0;                       ///< IPIs that were sent by an ICR write that exited

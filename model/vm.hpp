@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,8 @@
 #include "model/device.hpp"
 #include "model/guest_devices.hpp"
 #include "model/policy/apicv_inhibits.hpp"
+#include "model/config/scenario.hpp"
+#include "model/stats/latency_stats.hpp"
 #include "svm/permission_map.hpp"
 
 namespace svmsim::model {
@@ -36,6 +40,12 @@ struct Vm {
   std::vector<Vcpu*> vcpus;
   ApicvInhibits inhibits;        ///< why AVIC is not used
   std::unique_ptr<AvicVm> avic;  ///< null where it cannot be used at all
+  std::optional<std::uint64_t> halt_poll_ns;  ///< KVM_CAP_HALT_POLL; replaces the module parameter
+  DisabledExits disabled_exits;               ///< KVM_CAP_X86_DISABLE_EXITS, before vCPUs were made
+  // Of all vCPUs: a distribution each would be most of a vCPU's memory.
+  LatencyStats wakeup_latency;
+  LatencyStats ipi_latency;
+  std::size_t last_boosted_vcpu = 0;  ///< directed yield goes on after it
 };
 
 }  // namespace svmsim::model

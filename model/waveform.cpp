@@ -15,13 +15,22 @@ namespace svmsim::model {
 
 namespace {
 
+// The numbers in the file's comment, whatever the order in CpuTime.
+unsigned int number_of(CpuTime use) {
+  constexpr unsigned int idle = 3;
+  constexpr unsigned int task = 4;
+  if (use == CpuTime::idle) return idle;
+  return use == CpuTime::task ? task : static_cast<unsigned int>(use);
+}
+
 [[noreturn]] void fail(const std::string& path, const char* text) {
   throw UserError(Problem{path, 0, "", text, ""});
 }
 
 constexpr const char* legend =
     "$comment\n"
-    "use (of a pCPU): 0 guest, 1 host, 2 halt polling, 3 idle; tid: the host thread, 0 = none\n"
+    "use (of a pCPU): 0 guest, 1 host, 2 halt polling, 3 idle, 4 another thread; tid: the host thread, 0 = "
+    "none\n"
     "mode (kvm_vcpu::mode): 0 outside the guest, 1 in the guest, 2 exiting\n"
     "halted: the guest's HLT waits, in the guest or in KVM; if: RFLAGS.IF; poll: KVM halt polling\n"
     "irr_top, isr_top: highest vector of the IRR and the ISR, 0 = none\n"
@@ -121,7 +130,7 @@ void Waveform::end_tracing() noexcept {
 
 void Waveform::sample() {
   for (const auto& signals : cpus_) {
-    signals->use = static_cast<unsigned int>(signals->cpu->use());
+    signals->use = number_of(signals->cpu->use());
     signals->tid = static_cast<unsigned int>(signals->cpu->current_tid());
   }
   for (const auto& signals : vcpus_) {

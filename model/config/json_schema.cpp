@@ -5,6 +5,7 @@
 #include "model/config/describe.hpp"
 #include "model/config/parameters.hpp"
 #include "model/config/profile.hpp"
+#include "model/config/scheduling_parameters.hpp"
 #include "model/config/setting_json.hpp"
 #include "workloads/program_spec.hpp"
 
@@ -146,11 +147,21 @@ std::string json_schema() {
   Json cstate = section_schema(cstate_parameters());
   cstate["required"] = {"name"};
   sections["host"]["properties"]["cstate"] = array_of(std::move(cstate));
+  Json task = section_schema(task_parameters());
+  task["properties"]["phases"] = array_of(section_schema(task_phase_parameters()));
+  task["properties"]["phases"]["minItems"] = 1;
+  task["required"] = {"phases"};
+  sections["host"]["properties"]["task"] = array_of(std::move(task));
   sections["kvm"] = section_schema(kvm_parameters());
   Json vm = section_schema(vm_parameters());
   vm["properties"]["name"]["pattern"] = "^[A-Za-z0-9_-]+$";
   vm["properties"]["device"] = array_of(section_schema(device_parameters()));
   vm["properties"]["workload"] = workload_schema();
+  Json exits = value_schema(disable_exits_declaration());
+  Json change = section_schema(disable_exits_parameters());
+  change["required"] = {"exits"};
+  exits["items"] = {{"anyOf", {exits["items"], std::move(change)}}};
+  vm["properties"]["disable_exits"] = std::move(exits);
   vm["required"] = {"workload"};
   sections["vm"] = array_of(std::move(vm));
   sections["vm"]["minItems"] = 1;

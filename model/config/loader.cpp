@@ -10,6 +10,7 @@
 #include "model/config/avic_parameters.hpp"
 #include "model/config/overrides.hpp"
 #include "model/config/profile.hpp"
+#include "model/config/scheduling_parameters.hpp"
 #include "model/config/section_reader.hpp"
 #include "model/config/vm_reader.hpp"
 
@@ -64,6 +65,8 @@ void read_profile(const RawValue& raw_host, const std::string& base_dir, HostCon
   host.cpu_family = profile.family;
   host.cost = profile.cost;
   host.cstates = profile.cstates;
+  if (profile.idle_governor && raw_host.find("idle_governor") == nullptr)
+    host.idle_governor = *profile.idle_governor;
   apply_features(host, profile.features);
 }
 
@@ -87,18 +90,33 @@ void read_cstates(const RawValue& states, HostConfig& host, Problems& problems) 
     }
     host.cstates.push_back(std::move(state));
   }
+  constexpr std::size_t most_states = 9;  // CPUIDLE_STATE_MAX, less POLL
+  if (host.cstates.size() > most_states)
+    problems.push_back(problem_at(states, path, fmt::format("has more than {} states", most_states)));
   std::stable_sort(host.cstates.begin(), host.cstates.end(),
                    [](const CState& a, const CState& b) { return a.latency_ns < b.latency_ns; });
 }
 
 void read_host(const RawValue& raw, const std::string& base_dir, HostConfig& host, Problems& problems) {
-  read_section(raw, host_parameters(), "host", "host", {"knobs", "cost", "cstate"}, host, problems);
+  read_section(raw, host_parameters(), "host", "host", {"knobs", "cost", "cstate", "task"}, host, problems);
   if (raw.table() == nullptr) return;
+  for (const auto& binding : host_parameters()) {
+    if (raw.find(binding.declaration.key()) != nullptr) continue;
+    for (const auto& [generation, value] : binding.kernel_defaults) {
+      if (generation == host.kernel) binding.set(host, value);
+    }
+  }
   read_profile(raw, base_dir, host, problems);
   read_section(section(raw, "knobs"), knob_parameters(), "host.knobs", "host.knobs", {}, host.knobs,
                problems);
   read_section(section(raw, "cost"), cost_parameters(), "host.cost", "host.cost", {}, host.cost, problems);
   if (const RawValue* states = raw.find("cstate")) read_cstates(*states, host, problems);
+  const bool pcpus_known = std::none_of(problems.begin(), problems.end(),
+                                        [](const Problem& problem) { return problem.path == "host.pcpus"; });
+  const unsigned pcpus = pcpus_known ? host.pcpus : 0;
+  if (const RawValue* tasks = raw.find("task")) read_tasks(*tasks, host, pcpus, problems);
+  if (const RawValue* full = raw.find("nohz_full"))
+    check_cpus(*full, "host.nohz_full", host.nohz_full, pcpus, problems);
 }
 
 void read_kvm(const RawValue& raw, const HostConfig& host, KvmConfig& kvm, Problems& problems) {
@@ -169,8 +187,13 @@ Scenario load_scenario(const ScenarioSource& source, const std::vector<std::stri
   // Against a pcpus that is wrong itself every pin would look impossible.
   const bool pcpus_known = std::none_of(problems.begin(), problems.end(),
                                         [](const Problem& problem) { return problem.path == "host.pcpus"; });
-  scenario.vms = read_vms(root, pcpus_known ? scenario.host.pcpus : 0, base_dir, problems);
+  scenario.vms =
+      read_vms(root, pcpus_known ? scenario.host.pcpus : 0, scenario.host.kernel, base_dir, problems);
   read_run(section(root, "run"), scenario.run, problems);
+  if (!scenario.host.tasks.empty() && !scenario.run.duration_ns) {
+    problems.push_back(problem_at(*section(root, "host").find("task"), "host.task",
+                                  "needs a run.duration: host tasks may run for ever"));
+  }
 
   problems = in_order(std::move(problems));
   if (!problems.empty()) throw UserError(std::move(problems));

@@ -4,6 +4,7 @@
 
 #include "model/config/avic_parameters.hpp"
 #include "model/config/bindings.hpp"
+#include "model/config/scheduling_parameters.hpp"
 
 namespace svmsim::model {
 
@@ -159,7 +160,7 @@ const std::vector<Binding<HostConfig>>& host_parameters() {
     auto profile =
         text<HostConfig>("host.profile", &HostConfig::profile,
                          "Cost profile: a built-in name, or the path of a TOML file.", "model/profiles");
-    return std::vector<Binding<HostConfig>>{
+    std::vector<Binding<HostConfig>> result{
         std::move(profile),
         number<HostConfig>("host.pcpus", &HostConfig::pcpus, 1, 1024, "", "Physical CPUs of the host.",
                            "choice of the user"),
@@ -171,6 +172,9 @@ const std::vector<Binding<HostConfig>>& host_parameters() {
         features_binding(),
         tracepoints_binding(),
     };
+    for (auto& binding : host_scheduling_parameters())
+      result.push_back(std::move(binding));
+    return result;
   }();
   return table;
 }
@@ -279,7 +283,8 @@ const std::vector<Binding<CState>>& cstate_parameters() {
 }
 
 const std::vector<Binding<KvmConfig>>& kvm_parameters() {
-  static const std::vector<Binding<KvmConfig>> table{
+  static const std::vector<Binding<KvmConfig>> table = [] {
+    std::vector<Binding<KvmConfig>> result{
       boolean<KvmConfig>("kvm.idle_hlt", &KvmConfig::idle_hlt,
                          "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
                          "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
@@ -310,6 +315,10 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
                          "Hide PV_SEND_IPI from a guest that can use AVIC: kvm.avic, no x2APIC.",
                          "proposal on kvm@vger, 2021-11-08, never merged"),
   };
+    for (auto& binding : ple_parameters())
+      result.push_back(std::move(binding));
+    return result;
+  }();
   return table;
 }
 
@@ -326,6 +335,8 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
         apicv_inhibits_binding(),
     };
     for (auto& binding : pv_parameters())
+      all.push_back(std::move(binding));
+    for (auto& binding : vm_scheduling_parameters())
       all.push_back(std::move(binding));
     for (auto& binding : guest_parameters())
       all.push_back(std::move(binding));
@@ -402,9 +413,13 @@ std::vector<Parameter> all_parameters() {
   append(knob_parameters());
   append(cost_parameters());
   append(cstate_parameters());
+  append(task_parameters());
+  append(task_phase_parameters());
   append(kvm_parameters());
   append(vm_parameters());
   append(device_parameters());
+  result.push_back(disable_exits_declaration());
+  append(disable_exits_parameters());
   append(workload_parameters());
   append(run_parameters());
   return result;
@@ -412,21 +427,7 @@ std::vector<Parameter> all_parameters() {
 
 const std::vector<std::string>& later_parameters() {
   static const std::vector<std::string> names{
-      "host.task",
-      "host.nohz_full",
-      "host.sched",
-      "host.idle_governor",
-      "host.smt_factor",
       "kvm.vgif",
-      "kvm.pause_filter_count",
-      "kvm.pause_filter_thresh",
-      "kvm.pause_filter_count_grow",
-      "kvm.pause_filter_count_shrink",
-      "kvm.pause_filter_count_max",
-      "vm.disable_exits",
-      "vm.halt_poll_ns",
-      "vm.sched",
-      "vm.nice",
   };
   return names;
 }

@@ -179,8 +179,19 @@ Profile parse_profile(const std::string& text, const std::string& source, Proble
   read_costs(root, profile, problems);
   if (const RawValue* states = root.find("cstate")) read_cstates(*states, profile, problems);
 
-  const std::vector<std::string> known{"name",   "doc",      "cpu",  "family",
-                                       "tsc_hz", "features", "cost", "cstate"};
+  if (const RawValue* governor = root.find("idle_governor")) {
+    Parameter declaration = profile_key("idle_governor", ParameterType::choice);
+    declaration.choices = {"menu", "teo", "none"};
+    if (const auto setting = check_value(declaration, *governor, declaration.path, problems)) {
+      const auto& name = std::get<std::string>(*setting);
+      if (name == "menu") profile.idle_governor = IdleGovernorKind::menu;
+      if (name == "teo") profile.idle_governor = IdleGovernorKind::teo;
+      if (name == "none") profile.idle_governor = IdleGovernorKind::none;
+    }
+  }
+
+  const std::vector<std::string> known{"name",     "doc",  "cpu",    "family",       "tsc_hz",
+                                       "features", "cost", "cstate", "idle_governor"};
   for (const auto& [key, value] : *root.table()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       problems.push_back(problem_at(value, key, "unknown key", nearest_name(key, known)));

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/config/cost_profile.hpp"
+#include "model/policy/idle_governor.hpp"
 #include "svm/features.hpp"
 #include "svm/user_error.hpp"
 
@@ -27,8 +29,9 @@ struct Profile {
   std::uint64_t tsc_hz = 0;
   svm::FeatureSet features;
   Costs cost;
-  std::vector<ProfileCost> costs;  ///< the same costs, in order of declaration
-  std::vector<CState> cstates;     ///< by rising latency
+  std::vector<ProfileCost> costs;                 ///< the same costs, in order of declaration
+  std::vector<CState> cstates;                    ///< by rising latency
+  std::optional<IdleGovernorKind> idle_governor;  ///< of this host; absent = menu
 };
 
 /// Names of the profiles that come with svmsim, in alphabetical order.

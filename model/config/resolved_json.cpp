@@ -2,6 +2,7 @@
 
 #include "model/config/loader.hpp"
 #include "model/config/parameters.hpp"
+#include "model/config/scheduling_parameters.hpp"
 #include "model/config/setting_json.hpp"
 
 namespace svmsim::model {
@@ -25,6 +26,10 @@ Json vm_section(const VmConfig& vm) {
   Json result = section(vm_parameters(), draft);
   result.erase("count");
   if (vm.pin.empty()) result.erase("pin");
+  if (vm.affinity.empty()) result.erase("affinity");
+  result["disable_exits"] = vm.disable_exits;
+  for (const DisableExitsChange& change : vm.disable_exits_changes)
+    result["disable_exits"].push_back(section(disable_exits_parameters(), change));
   Json workload = section(workload_parameters(), draft);
   for (const auto& [name, value] : vm.workload.parameters) {
     std::visit([&workload, &key = name](const auto& typed) { workload[key] = typed; }, value);
@@ -48,6 +53,13 @@ std::string resolved_json(const Scenario& scenario) {
   result["host"]["cstate"] = Json::array();
   for (const CState& state : scenario.host.cstates)
     result["host"]["cstate"].push_back(section(cstate_parameters(), state));
+  result["host"]["task"] = Json::array();
+  for (const HostTaskConfig& task : scenario.host.tasks) {
+    Json entry = section(task_parameters(), task);
+    for (const TaskPhase& phase : task.phases)
+      entry["phases"].push_back(section(task_phase_parameters(), phase));
+    result["host"]["task"].push_back(std::move(entry));
+  }
   result["kvm"] = section(kvm_parameters(), scenario.kvm);
   result["vm"] = Json::array();
   for (const VmConfig& vm : scenario.vms)

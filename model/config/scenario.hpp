@@ -9,6 +9,9 @@
 #include "model/config/cost_profile.hpp"
 #include "model/config/pv.hpp"
 #include "model/guest/guest_config.hpp"
+#include "model/policy/fair_queue.hpp"
+#include "model/policy/idle_governor.hpp"
+#include "model/policy/ple_window.hpp"
 #include "svm/features.hpp"
 #include "svm/knobs.hpp"
 #include "workloads/kernel_generation.hpp"
@@ -20,6 +23,49 @@ namespace svmsim::model {
 /// Every point that the manual leaves open, as one section: those of the core, and those of AVIC, which act
 /// where AVIC does.
 struct HostKnobs : svm::Knobs, apic::AvicKnobs {};
+
+/// Exits that a VM or a vCPU does not take (KVM_CAP_X86_DISABLE_EXITS).
+struct DisabledExits {
+  bool mwait = false;
+  bool hlt = false;
+  bool pause = false;
+  bool cstate = false;  ///< no effect on SVM
+};
+
+[[nodiscard]] DisabledExits disabled_exits_of(const std::vector<std::string>& names);
+
+/// One run and sleep of a host task (rt-app).
+struct TaskPhase {
+  std::uint64_t run_ns = 0;
+  std::uint64_t sleep_ns = 0;
+  std::uint64_t period_ns = 0;  ///< sleep up to the next multiple instead; 0 = not so
+};
+
+/// Scheduling of one or several threads of the host.
+struct ThreadScheduling {
+  SchedPolicy sched = SchedPolicy::other;
+  std::int64_t nice = 0;
+  unsigned rt_priority = 1;
+};
+
+/// A host thread beside the vCPUs.
+struct HostTaskConfig : ThreadScheduling {
+  std::string name = "task";
+  unsigned count = 1;
+  std::vector<unsigned> cpus;  ///< where it may run; empty = everywhere
+  std::uint64_t loops = 0;     ///< of all phases; 0 = for ever
+  std::vector<TaskPhase> phases;
+};
+
+/// An element of vm.disable_exits that is not VM-wide from the start.
+struct DisableExitsChange {
+  std::optional<unsigned> vcpu;  ///< absent = KVM_CAP_X86_DISABLE_EXITS of the VM
+  std::vector<std::string> exits;
+  std::uint64_t at_ns = 0;
+  bool enable = true;  ///< enable the capability, that is disable the exits
+};
+
+[[nodiscard]] DisabledExits changed(DisabledExits exits, const DisableExitsChange& change);
 
 /// The resolved scenario: every default filled in, every value checked. Only `load_scenario` makes one.
 struct HostConfig {
@@ -37,6 +83,14 @@ struct HostConfig {
   HostKnobs knobs;
   Costs cost;
   std::vector<CState> cstates;
+  FairAlgorithm sched = FairAlgorithm::eevdf;
+  bool balance = true;
+  IdleGovernorKind idle_governor = IdleGovernorKind::menu;
+  unsigned llc_pcpus = 8;         ///< pCPUs that share a last-level cache
+  unsigned threads_per_core = 1;  ///< SMT siblings have neighbouring numbers
+  unsigned smt_factor = 100;      ///< speed of a thread in percent while its sibling is busy
+  std::vector<unsigned> nohz_full;
+  std::vector<HostTaskConfig> tasks;
 };
 
 struct KvmConfig {
@@ -54,6 +108,7 @@ struct KvmConfig {
   std::uint64_t halt_poll_ns_grow_start = 10000;
   std::uint64_t halt_poll_ns_shrink = 2;
   bool avic_hides_pv_send_ipi = false;  ///< the founding thread's proposal
+  PleParameters ple;
 };
 
 /// How a device interrupts.
@@ -79,10 +134,14 @@ struct DeviceConfig {
   unsigned pcpu = 0;        ///< where the host interrupt arrives
 };
 
-struct VmConfig {
+struct VmConfig : ThreadScheduling {
   std::string name = "vm0";
   unsigned vcpus = 1;
-  std::vector<unsigned> pin;  ///< pCPU of each vCPU; empty = the scheduler decides
+  std::vector<unsigned> pin;                  ///< pCPU of each vCPU; empty = the scheduler decides
+  std::vector<unsigned> affinity;             ///< pCPUs that unpinned vCPU threads may use; empty = all
+  std::optional<std::uint64_t> halt_poll_ns;  ///< KVM_CAP_HALT_POLL
+  std::vector<std::string> disable_exits;     ///< VM-wide, before vCPUs are made
+  std::vector<DisableExitsChange> disable_exits_changes;
   std::string apic = "x2apic";
   PvConfig pv;
   GuestOsConfig guest;  ///< of a guest with a task set

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "model/config/overrides.hpp"
+#include "model/config/scheduling_parameters.hpp"
 #include "model/config/section_reader.hpp"
 #include "workloads/tasks/task_set.hpp"
 
@@ -230,7 +231,7 @@ void check_name(const RawValue& raw_vm, const std::string& path, const std::stri
     problems.push_back(
         problem_at(where, path + ".name",
                    fmt::format("\"{}\" has other characters than letters, digits, - and _", name)));
-  std::vector<std::string> keys{"workload", "device"};
+  std::vector<std::string> keys{"workload", "device", "disable_exits"};
   for (const auto& binding : vm_parameters())
     keys.push_back(binding.declaration.key());
   if (std::find(keys.begin(), keys.end(), name) != keys.end()) {
@@ -248,8 +249,8 @@ std::string resolve_path(const std::string& name_or_path, const std::string& bas
   return is_path ? absolute_path(name_or_path, base_dir) : name_or_path;
 }
 
-std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::string& base_dir,
-                               Problems& problems) {
+std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, workloads::KernelGeneration kernel,
+                               const std::string& base_dir, Problems& problems) {
   std::vector<VmConfig> result;
   const RawValue* vms = root.find("vm");
   if (vms == nullptr || (vms->list() != nullptr && vms->list()->empty())) {
@@ -273,7 +274,7 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
     const std::string base_name = named ? std::get<std::string>(own->value) : names[i].front();
     const std::string path = "vm." + base_name;
     VmDraft draft;
-    read_section(raw, vm_parameters(), "vm", path, {"workload", "device"}, draft, problems);
+    read_section(raw, vm_parameters(), "vm", path, {"workload", "device", "disable_exits"}, draft, problems);
     if (raw.table() == nullptr) continue;
     check_name(raw, path, base_name, problems);
     const bool vcpus_known = std::none_of(problems.begin(), problems.end(), [&](const Problem& problem) {
@@ -281,6 +282,10 @@ std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus, const std::
     });
     if (pcpus != 0 && vcpus_known) check_pin(raw, path, pcpus, draft, problems);
     read_devices(raw, path, pcpus, draft, problems);
+    if (const RawValue* affinity = raw.find("affinity"))
+      check_cpus(*affinity, path + ".affinity", draft.affinity, pcpus, problems);
+    if (const RawValue* exits = raw.find("disable_exits"))
+      read_disable_exits(*exits, path + ".disable_exits", kernel, draft, problems);
     read_workload(raw, path, base_dir, draft, problems);
     vcpus += std::uint64_t{draft.vcpus} * names[i].size();
     if (vcpus > most_vcpus) {

@@ -11,7 +11,8 @@ namespace svmsim::model {
 /// Reads, checks and unrolls the [[vm]] tables of a raw scenario. `pcpus` = 0: not known, pins are not
 /// checked.
 [[nodiscard]] std::vector<VmConfig> read_vms(const RawValue& root, unsigned pcpus,
-                                             const std::string& base_dir, std::vector<Problem>& problems);
+                                             workloads::KernelGeneration kernel, const std::string& base_dir,
+                                             std::vector<Problem>& problems);
 
 /// A name that is a path (it has a '/' or a suffix), absolute and normal; a built-in's name as it is.
 [[nodiscard]] std::string resolve_path(const std::string& name_or_path, const std::string& base_dir);

@@ -26,7 +26,7 @@ class CfsQueue final : public FairQueue {
   void set_next_buddy(SchedEntity& entity) override;
   [[nodiscard]] SchedEntity* pullable() const override { return queued_.last(); }
 
-  [[nodiscard]] std::int64_t min_vruntime() const noexcept { return min_vruntime_; }
+  [[nodiscard]] std::int64_t base_vruntime() const override { return min_vruntime_; }
   /// sched_slice: wall time that an entity of the queue gets in one period.
   [[nodiscard]] std::uint64_t slice_ns(const SchedEntity& entity) const;
 

@@ -58,7 +58,7 @@ void EevdfQueue::update_current(std::uint64_t now_ns) {
     current_->deadline = current_->vruntime + virtual_time(parameters_.base_slice_ns, current_->weight);
     if (nr_running_ > 1) {
       resched_ = true;
-      next_buddy_ = nullptr;
+      if (next_buddy_ == current_) next_buddy_ = nullptr;
     }
   }
   update_min_vruntime();
@@ -128,9 +128,10 @@ void EevdfQueue::dequeue(SchedEntity& entity, std::uint64_t now_ns) {
   entity.deadline -= entity.vruntime;
 }
 
-// requeue_delayed_entity: it competes again; lag that it gained while asleep is dropped.
-void EevdfQueue::requeue_delayed(SchedEntity& entity, std::uint64_t now_ns) {
-  update_current(now_ns);
+// requeue_delayed_entity: it competes again; lag that it gained while asleep is dropped. The kernel does not
+// bring the running entity's virtual time up to date before: V is that of its last update, and the wake-up
+// preemption that follows sees it move. Recording d4 shows the preemptions that this makes.
+void EevdfQueue::requeue_delayed(SchedEntity& entity, std::uint64_t) {
   update_lag(entity);
   if (entity.vlag > 0) {
     entity.vlag = 0;
@@ -171,14 +172,14 @@ SchedEntity* EevdfQueue::pick_eevdf() const {
   return best;
 }
 
-SchedEntity* EevdfQueue::pick(std::uint64_t now_ns, unsigned& dropped) {
+SchedEntity* EevdfQueue::pick(std::uint64_t now_ns, unsigned& dropped_movable) {
   if (current_ != nullptr && current_->on_rq) update_current(now_ns);
   SchedEntity* next = nullptr;
   while (nr_running_ != 0) {
     next = next_buddy_ != nullptr && eligible(*next_buddy_) ? next_buddy_ : pick_eevdf();
     if (!next->delayed) break;
     finish_dequeue(*next);
-    ++dropped;
+    if (next->movable) ++dropped_movable;
     next = nullptr;
   }
   resched_ = false;
@@ -219,12 +220,17 @@ bool EevdfQueue::wakeup_preempts(SchedEntity& woken, std::uint64_t now_ns) {
   return pick_eevdf() == &woken;
 }
 
-// yield_task_fair: the deadline moves a slice away, which also ends the protection of the slice.
+// yield_task_fair: what is left of the slice is forfeited ("Forfeit vruntime on yield", 2025 and stable
+// kernels since; recording g2 shows it), if there is a right to it; the new deadline also ends the protection
+// of the slice.
 void EevdfQueue::yield(std::uint64_t now_ns) {
   if (nr_running_ <= 1 || current_ == nullptr) return;
   if (next_buddy_ == current_) next_buddy_ = nullptr;
   update_current(now_ns);
+  if (!eligible(*current_)) return;
+  current_->vruntime = current_->deadline;
   current_->deadline += virtual_time(parameters_.base_slice_ns, current_->weight);
+  update_min_vruntime();
 }
 
 void EevdfQueue::set_next_buddy(SchedEntity& entity) {

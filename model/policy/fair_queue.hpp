@@ -25,6 +25,11 @@ struct SchedParameters {
   }
 };
 
+enum class FairAlgorithm : std::uint8_t {
+  cfs,    ///< up to 6.5
+  eevdf,  ///< since 6.6
+};
+
 /// Why an entity comes to a queue.
 enum class EnqueueKind : std::uint8_t { initial, wakeup, migrated };
 
@@ -51,9 +56,9 @@ class FairQueue {
   /// Wakes an entity whose dequeue was delayed.
   virtual void requeue_delayed(SchedEntity& entity, std::uint64_t now_ns) = 0;
   /// schedule(): the entity to run next, which becomes the running one; nullptr when there is none. The one
-  /// that ran goes back among the queued if it is runnable. `dropped` counts delayed entities that were taken
-  /// off meanwhile.
-  virtual SchedEntity* pick(std::uint64_t now_ns, unsigned& dropped) = 0;
+  /// that ran goes back among the queued if it is runnable. `dropped_movable` counts the movable ones
+  /// among delayed entities that were taken off meanwhile.
+  virtual SchedEntity* pick(std::uint64_t now_ns, unsigned& dropped_movable) = 0;
   /// Another class runs now: the running entity goes back among the queued.
   virtual void put_prev(std::uint64_t now_ns) = 0;
   /// The tick; true = the running entity should be replaced.
@@ -66,6 +71,9 @@ class FairQueue {
   virtual void set_next_buddy(SchedEntity& entity) = 0;
   /// A runnable entity that is not running, for another pCPU to pull; nullptr when there is none.
   [[nodiscard]] virtual SchedEntity* pullable() const = 0;
+
+  /// CFS: the least virtual run time, to which others are relative. EEVDF keeps lag instead.
+  [[nodiscard]] virtual std::int64_t base_vruntime() const { return 0; }
 
   [[nodiscard]] SchedEntity* current() const noexcept { return current_; }
   /// Queued and running entities, with those whose dequeue is delayed.

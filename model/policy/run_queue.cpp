@@ -64,12 +64,15 @@ void RunQueue::check_preempt(SchedEntity& woken, std::uint64_t now_ns) {
 void RunQueue::enqueue(SchedEntity& entity, EnqueueKind kind, std::uint64_t now_ns) {
   if (entity.delayed) {
     fair_->requeue_delayed(entity, now_ns);
-  } else if (is_rt(entity)) {
-    entity.on_rq = true;
-    ++rt_running_;
-    rt_insert(entity, false);
   } else {
-    fair_->enqueue(entity, kind, now_ns);
+    if (entity.movable) ++nr_movable_;
+    if (is_rt(entity)) {
+      entity.on_rq = true;
+      ++rt_running_;
+      rt_insert(entity, false);
+    } else {
+      fair_->enqueue(entity, kind, now_ns);
+    }
   }
   check_preempt(entity, now_ns);
 }
@@ -81,7 +84,9 @@ void RunQueue::sleep(SchedEntity& current, std::uint64_t now_ns) {
   } else {
     fair_->dequeue_sleep(current, now_ns);
   }
-  if (!current.on_rq) current_ = nullptr;
+  if (current.on_rq) return;  // its dequeue is delayed
+  if (current.movable) --nr_movable_;
+  current_ = nullptr;
 }
 
 void RunQueue::remove(SchedEntity& entity, std::uint64_t now_ns) {
@@ -92,6 +97,7 @@ void RunQueue::remove(SchedEntity& entity, std::uint64_t now_ns) {
   } else {
     fair_->dequeue(entity, now_ns);
   }
+  if (entity.movable) --nr_movable_;
   if (&entity == current_) current_ = nullptr;
 }
 
@@ -107,8 +113,9 @@ SchedEntity* RunQueue::pick(std::uint64_t now_ns) {
     current_ = first;
     return current_;
   }
-  unsigned dropped = 0;
-  current_ = fair_->pick(now_ns, dropped);
+  unsigned dropped_movable = 0;
+  current_ = fair_->pick(now_ns, dropped_movable);
+  nr_movable_ -= dropped_movable;
   return current_;
 }
 

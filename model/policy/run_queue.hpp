@@ -8,8 +8,6 @@
 
 namespace svmsim::model {
 
-enum class FairAlgorithm : std::uint8_t { cfs, eevdf };
-
 /// The run queue of one pCPU (kernel/sched/core.c, rt.c): SCHED_FIFO threads by priority, then the fair
 /// class; the running thread; need_resched. Each call says when it happens; times never decrease.
 ///
@@ -37,6 +35,10 @@ class RunQueue {
 
   [[nodiscard]] SchedEntity* current() const noexcept { return current_; }
   [[nodiscard]] unsigned nr_running() const noexcept { return fair_->nr_running() + rt_running_; }
+  /// Of these, the ones that may run elsewhere.
+  [[nodiscard]] unsigned nr_movable() const noexcept { return nr_movable_; }
+  /// What virtual run times of sleeping threads are relative to, for one that wakes on another pCPU.
+  [[nodiscard]] std::int64_t base_vruntime() const { return fair_->base_vruntime(); }
   [[nodiscard]] const bool& need_resched() const noexcept { return need_resched_; }
   void set_need_resched() noexcept { need_resched_ = true; }
 
@@ -58,7 +60,8 @@ class RunQueue {
   std::unique_ptr<FairQueue> fair_;
   std::array<RtList, rt_priorities> rt_{};
   std::array<std::uint64_t, 2> rt_bits_{};  // priorities with a queued thread
-  unsigned rt_running_ = 0;                 // queued and running
+  unsigned nr_movable_ = 0;
+  unsigned rt_running_ = 0;  // queued and running
   SchedEntity* current_ = nullptr;
   bool need_resched_ = false;
 };

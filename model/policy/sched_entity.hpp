@@ -33,6 +33,7 @@ struct SchedEntity {
   SchedPolicy policy = SchedPolicy::other;
   std::uint32_t weight = nice_0_weight;
   std::uint8_t rt_priority = 0;  ///< 1 to 99 with fifo; the greatest runs first
+  bool movable = true;           ///< may run on more than one pCPU
 
   // The run queue's.
   bool on_rq = false;    ///< queued or running, also while its dequeue is delayed

@@ -36,9 +36,9 @@ void ExitStats::add_parts(ExitCounter& counter) const noexcept {
 std::vector<ExitStats::Row> ExitStats::rows() const {
   std::vector<Row> result;
   for (std::size_t slot = 0; slot < slots; ++slot) {
-    if (counters_[slot].count == 0) continue;
+    if (index_[slot] == 0) continue;
     const std::uint64_t code = slot == svm::exit_count ? unknown_code : svm::exit_table()[slot].code;
-    result.push_back({code, counters_[slot]});
+    result.push_back({code, counters_[index_[slot] - 1U]});
   }
   return result;
 }

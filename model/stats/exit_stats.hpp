@@ -64,13 +64,13 @@ class ExitStats {
   }
 
   /// Time stamp of kvm_entry.
-  void entry(std::uint64_t now) noexcept {
+  void entry(std::uint64_t now) {
     entered_ = true;
     if (!open_) return;
     open_ = false;
     if (now < begin_) return;
     const std::uint64_t time = now - begin_;
-    ExitCounter& counter = counters_[slot_];
+    ExitCounter& counter = counter_of_slot(slot_);
     ++counter.count;
     counter.time += time;
     counter.min = std::min(counter.min, time);
@@ -86,10 +86,14 @@ class ExitStats {
   void add_cstate(std::uint64_t cycles) noexcept { add(parts_.cstate, cycles); }
 
   /// End of the warm-up: forgets the counts. An exit that is open stays open and counts when it closes.
-  void reset() noexcept { counters_.fill(ExitCounter{}); }
+  void reset() noexcept {
+    counters_.clear();
+    index_.fill(0);
+  }
 
-  [[nodiscard]] const ExitCounter& counter(std::uint64_t code) const noexcept {
-    return counters_[slot_of(code)];
+  [[nodiscard]] ExitCounter counter(std::uint64_t code) const noexcept {
+    const std::uint8_t index = index_[slot_of(code)];
+    return index == 0 ? ExitCounter{} : counters_[index - 1U];
   }
 
   struct Row {
@@ -120,7 +124,18 @@ class ExitStats {
   }
   void add_parts(ExitCounter& counter) const noexcept;
 
-  std::array<ExitCounter, slots> counters_{};
+  [[nodiscard]] ExitCounter& counter_of_slot(std::size_t slot) {
+    if (index_[slot] == 0) {
+      counters_.emplace_back();
+      index_[slot] = static_cast<std::uint8_t>(counters_.size());
+    }
+    return counters_[index_[slot] - 1U];
+  }
+
+  // A vCPU meets a dozen of the reasons: only those take memory.
+  static_assert(slots < 255);
+  std::array<std::uint8_t, slots> index_{};  // of counters_, + 1; 0 = has not occurred
+  std::vector<ExitCounter> counters_;
   Parts parts_;
   std::uint64_t begin_ = 0;
   std::size_t slot_ = 0;

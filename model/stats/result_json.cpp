@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/stats/busy_reason.hpp"
 #include "model/stats/run_result.hpp"
 
 namespace svmsim::model {
@@ -16,28 +17,33 @@ double mean_ns(double cycles, std::uint64_t tsc_hz) {
   return std::round(cycles * 1e9 / static_cast<double>(tsc_hz) * 1000.0) / 1000.0;
 }
 
+Json counter_json(const ExitCounter& counter, std::uint64_t tsc_hz) {
+  const auto ns = [tsc_hz](std::uint64_t cycles) { return cycles_to_ns(cycles, tsc_hz); };
+  const std::uint64_t others =
+      ns(counter.polling) + ns(counter.blocked) + ns(counter.runqueue) + ns(counter.cstate);
+  const std::uint64_t time = ns(counter.time);
+  const bool any = counter.count != 0;
+  Json row;
+  row["count"] = counter.count;
+  row["time_ns"] = time;
+  row["min_ns"] = any ? ns(counter.min) : 0;
+  row["max_ns"] = ns(counter.max);
+  row["mean_ns"] =
+      any ? mean_ns(static_cast<double>(counter.time) / static_cast<double>(counter.count), tsc_hz) : 0.0;
+  // The remainder, so that the parts add up to the time in spite of rounding.
+  row["handling_ns"] = time > others ? time - others : 0;
+  row["polling_ns"] = ns(counter.polling);
+  row["blocked_ns"] = ns(counter.blocked);
+  row["runqueue_ns"] = ns(counter.runqueue);
+  row["cstate_ns"] = ns(counter.cstate);
+  row["error_pct"] = any ? std::round(counter.error_pct() * 100.0) / 100.0 : 0.0;
+  return row;
+}
+
 Json exits_json(const std::vector<ExitStats::Row>& rows, std::uint64_t tsc_hz) {
   Json result = Json::object();
-  for (const auto& [code, counter] : rows) {
-    const auto ns = [tsc_hz](std::uint64_t cycles) { return cycles_to_ns(cycles, tsc_hz); };
-    const std::uint64_t others =
-        ns(counter.polling) + ns(counter.blocked) + ns(counter.runqueue) + ns(counter.cstate);
-    const std::uint64_t time = ns(counter.time);
-    Json row;
-    row["count"] = counter.count;
-    row["time_ns"] = time;
-    row["min_ns"] = ns(counter.min);
-    row["max_ns"] = ns(counter.max);
-    row["mean_ns"] = mean_ns(static_cast<double>(counter.time) / static_cast<double>(counter.count), tsc_hz);
-    // The remainder, so that the parts add up to the time in spite of rounding.
-    row["handling_ns"] = time > others ? time - others : 0;
-    row["polling_ns"] = ns(counter.polling);
-    row["blocked_ns"] = ns(counter.blocked);
-    row["runqueue_ns"] = ns(counter.runqueue);
-    row["cstate_ns"] = ns(counter.cstate);
-    row["error_pct"] = std::round(counter.error_pct() * 100.0) / 100.0;
-    result[exit_row_name(code)] = std::move(row);
-  }
+  for (const auto& [code, counter] : rows)
+    result[exit_row_name(code)] = counter_json(counter, tsc_hz);
   return result;
 }
 
@@ -69,10 +75,12 @@ Json pcpu_json(const PcpuResult& pcpu, std::uint64_t tsc_hz) {
   result["guest_ns"] = cycles_to_ns(pcpu.guest_cycles, tsc_hz);
   result["host_ns"] = cycles_to_ns(pcpu.host_cycles, tsc_hz);
   result["poll_ns"] = cycles_to_ns(pcpu.poll_cycles, tsc_hz);
+  result["task_ns"] = cycles_to_ns(pcpu.task_cycles, tsc_hz);
   result["idle_ns"] = Json::object();
   for (const auto& [state, cycles] : pcpu.idle_cycles)
     result["idle_ns"][state] = cycles_to_ns(cycles, tsc_hz);
   result["context_switches"] = pcpu.context_switches;
+  result["timer_interrupts"] = pcpu.timer_interrupts;
   return result;
 }
 
@@ -109,12 +117,15 @@ std::string to_json(const RunResult& result) {
   json["sim_time_ns"] = cycles_to_ns(result.sim_cycles, result.tsc_hz);
   json["wall_time_s"] = result.wall_time_s;
   json["exits"] = exits_json(total_exits(result), result.tsc_hz);
+  json["halt"] = counter_json(halt_split(total_exits(result)), result.tsc_hz);
+  json["busy_reason"] = result.busy_reason;
   json["vcpus"] = Json::array();
   for (const VcpuResult& vcpu : result.vcpus) {
     Json entry;
     entry["vm"] = vcpu.vm;
     entry["vcpu"] = vcpu.vcpu;
     entry["exits"] = exits_json(vcpu.exits, result.tsc_hz);
+    entry["halt"] = counter_json(halt_split(vcpu.exits), result.tsc_hz);
     entry["stats"] = stats_json(vcpu.stats);
     json["vcpus"].push_back(std::move(entry));
   }
@@ -123,6 +134,15 @@ std::string to_json(const RunResult& result) {
     json["pcpus"].push_back(pcpu_json(pcpu, result.tsc_hz));
   json["latency"]["wakeup"] = latency_json(result.wakeup_latency, result.tsc_hz);
   json["latency"]["ipi"] = latency_json(result.ipi_latency, result.tsc_hz);
+  json["tasks"] = Json::array();
+  for (const TaskResult& task : result.tasks) {
+    json["tasks"].push_back({{"name", task.name},
+                             {"tid", task.tid},
+                             {"run_ns", cycles_to_ns(task.run_cycles, result.tsc_hz)},
+                             {"loops", task.loops},
+                             {"wakeup", latency_json(task.wakeup_latency, result.tsc_hz)}});
+  }
+  json["migrations"] = result.migrations;
   json["apicv_inhibits"] = Json::array();
   for (const ApicvInhibit& inhibit : result.apicv_inhibits) {
     json["apicv_inhibits"].push_back({{"vm", inhibit.vm},

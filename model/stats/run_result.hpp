@@ -24,8 +24,19 @@ struct PcpuResult {
   std::uint64_t guest_cycles = 0;
   std::uint64_t host_cycles = 0;
   std::uint64_t poll_cycles = 0;
+  std::uint64_t task_cycles = 0;                                   ///< threads other than vCPUs
   std::vector<std::pair<std::string, std::uint64_t>> idle_cycles;  ///< by idle state
   std::uint64_t context_switches = 0;
+  std::uint64_t timer_interrupts = 0;  ///< expired host timers; without the tick
+};
+
+/// A host thread beside the vCPUs.
+struct TaskResult {
+  std::string name;
+  std::int32_t tid = 0;
+  std::uint64_t run_cycles = 0;
+  std::uint64_t loops = 0;
+  LatencyStats wakeup_latency;  ///< end of a sleep to the first instruction
 };
 
 struct ApicvInhibit {
@@ -51,10 +62,13 @@ struct RunResult {
   double wall_time_s = 0.0;      ///< the only value that may differ between two runs
   std::vector<VcpuResult> vcpus;
   std::vector<PcpuResult> pcpus;
+  std::vector<TaskResult> tasks;
+  std::uint64_t migrations = 0;  ///< threads moved between pCPUs
   LatencyStats wakeup_latency;
   LatencyStats ipi_latency;
   std::vector<ApicvInhibit> apicv_inhibits;
   std::vector<Advice> advice;
+  std::string busy_reason;  ///< why the host is busy while guests are idle; "" = it is not
   std::string workload_kind;
   workloads::Metrics metrics;
   std::string failure;  ///< why a workload ended early; "" = it did not

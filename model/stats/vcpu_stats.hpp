@@ -15,6 +15,8 @@
   X(irq_window_exits, "", "Exits because the guest can take an interrupt now (vintr).")   \
   X(io_exits, "", "Exits for IN or OUT.")                                                 \
   X(mmio_exits, "", "Accesses to memory that is not there, completed by user space.")     \
+  X(host_state_reload, "",                                                                \
+    "Entries that had to load the guest's state first: after a switch or user space.")    \
   X(hypercalls, "", "Hypercalls that KVM handles.")                                       \
   X(preemption_reported, "",                                                              \
     "Preemptions that the steal-time page shows: the exit before was an interrupt's.")    \
@@ -25,8 +27,10 @@
   X(nmi_window_exits, "", "Exits for the IRET of an NMI handler (iret).")                 \
   X(nmi_injections, "", "NMIs injected at VMRUN, or given to virtual NMI.")               \
   X(req_event, "", "Entries that looked for events to inject.")                           \
+  X(signal_exits, "", "Returns to user space because of a signal.")                       \
   X(halt_attempted_poll, "", "Halts that polled before blocking.")                        \
   X(halt_successful_poll, "", "Halts that ended without the thread being scheduled out.") \
+  X(halt_poll_invalid, "", "Wake-ups from polling that had no reason; never on x86.")     \
   X(halt_wakeup, "", "Times another context woke the blocked thread.")                    \
   X(halt_poll_success_ns, "ns", "Time spent polling in halts that polling ended.")        \
   X(halt_poll_fail_ns, "ns", "Time spent polling in halts that had to block after it.")   \

@@ -73,11 +73,12 @@ def split_table(exits: Mapping[str, Mapping[str, Any]]) -> RenderableType:
 
 
 def share_table(pcpus: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """What share of its time each physical CPU spent in guest, host, polling and idle."""
-    result = table(["pCPU", "guest", "host", "polling", "idle", "switches"])
+    """What share of its time each physical CPU spent in guest, host, polling, tasks and idle."""
+    result = table(["pCPU", "guest", "host", "polling", "tasks", "idle", "switches"])
     for pcpu in pcpus:
         idle = sum(pcpu["idle_ns"].values())
-        times = (pcpu["guest_ns"], pcpu["host_ns"], pcpu["poll_ns"], idle)
+        tasks = pcpu.get("task_ns", 0)
+        times = (pcpu["guest_ns"], pcpu["host_ns"], pcpu["poll_ns"], tasks, idle)
         total = sum(times) or 1
         shares = (f"{100 * value / total:.2f}%" for value in times)
         result.add_row(str(pcpu["pcpu"]), *shares, f"{pcpu['context_switches']:,}")
@@ -137,6 +138,8 @@ def result_view(result: Result) -> RenderableType:
     if latency is not None:
         parts += [Text(), latency]
     parts += [Text(), metrics_line(data["workload"])]
+    if data.get("busy_reason"):
+        parts += [Text(data["busy_reason"])]
     parts += [Text(f"advice: {item['text']} ({item['setting']})") for item in result.advice]
     return Group(*parts)
 

@@ -132,6 +132,10 @@ class RandomSource final : public workloads::WorkloadSource {
         action_.kind = svm::ActionKind::rdtsc;
         break;
       case 10:
+        if (draw(3) == 0) {
+          action_.kind = svm::ActionKind::pause;
+          break;
+        }
         action_.kind = vcpus_ > 1 ? svm::ActionKind::hlt : svm::ActionKind::nop;
         break;
       case 11:  // the timer's mode, masked now and then

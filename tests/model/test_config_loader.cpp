@@ -211,7 +211,7 @@ pcpus = 5000
 kernel = 6.12
 features = ["+idle_hl", "idle_hlt", 3]
 tracepoints = ["kvm_enter"]
-sched = "eevdf"
+sched = "eevd"
 halt_poll_ns = 3
 [host.knobs]
 idle_hlt_pending = "prio"
@@ -249,7 +249,7 @@ seed = -4
       "scenario.toml:6: host.features[1]: unknown value \"idle_hlt\" (did you mean +idle_hlt?)\n"
       "scenario.toml:6: host.features[2]: expected a string, found the integer 3\n"
       "scenario.toml:7: host.tracepoints[0]: unknown value \"kvm_enter\" (did you mean kvm_entry?)\n"
-      "scenario.toml:8: host.sched: not modelled yet in this version\n"
+      "scenario.toml:8: host.sched: unknown value \"eevd\", expected cfs, eevdf (did you mean eevdf?)\n"
       "scenario.toml:9: host.halt_poll_ns: unknown key (did you mean kvm.halt_poll_ns?)\n"
       "scenario.toml:11: host.knobs.idle_hlt_pending: unknown value \"prio\", expected raw, priority, "
       "deliverable (did you mean priority?)\n"

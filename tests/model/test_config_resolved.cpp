@@ -54,7 +54,7 @@ rc::Gen<std::string> valid_setting(const Parameter& parameter) {
 
 bool settable(const Parameter& parameter) {
   // Tables in lists, and settings that depend on another one, are set by their own tests.
-  for (const char* path : {"host.cstate.", "vm.", "host.profile", "host.pcpus", "run.warmup"}) {
+  for (const char* path : {"host.cstate.", "host.task.", "vm.", "host.profile", "host.pcpus", "run.warmup"}) {
     if (parameter.path.rfind(path, 0) == 0) return parameter.path == "vm.vcpus";
   }
   return true;

@@ -158,6 +158,41 @@ TEST_CASE("run-ahead changes no event of random guests with AVIC") {
   }));
 }
 
+TEST_CASE("run-ahead changes no event of unpinned and oversubscribed guests beside host tasks") {
+  CHECK(rc::check("run-ahead is exact under the host's scheduler", [] {
+    const auto seed = *rc::gen::inRange<unsigned>(0, 1U << 20);
+    const auto pcpus = *rc::gen::inRange<unsigned>(1, 5);
+    const auto vcpus = *rc::gen::inRange<unsigned>(2, 9);
+    const auto actions = *rc::gen::element<unsigned>(40, 400);
+    const auto list = [](const std::vector<std::string>& options) { return *rc::gen::elementOf(options); };
+    const std::string task = R"({"name": "t", "count": )" + std::to_string(*rc::gen::inRange(1, 4)) +
+                             R"(, "sched": ")" + list({"other", "idle", "fifo"}) +
+                             R"(", "phases": [{"run": ")" + list({"3us", "90us", "700us"}) +
+                             R"(", "sleep": ")" + list({"1us", "50us", "400us"}) + R"("}]})";
+    const std::string text =
+        R"({"host": {"task": [)" + task +
+        R"(]}, "vm": [{"workload": {"kind": "ping_pong"}, "disable_exits": )" +
+        list({"[]", R"(["hlt"])", R"(["pause"])", R"([{"vcpu": 1, "exits": ["hlt"], "at": "300us"}])"}) +
+        "}]}";
+    const Scenario scenario = load_scenario(
+        ScenarioSource::from_json(text),
+        {"host.pcpus=" + std::to_string(pcpus), "vm.vcpus=" + std::to_string(vcpus), "run.duration=2ms",
+         "host.kernel=" + list({"6.1", "6.12"}), "host.hz=" + list({"0", "1000", "10000"}),
+         "host.idle_governor=" + list({"none", "menu", "teo"}), "host.llc_pcpus=" + list({"1", "2", "8"}),
+         "host.balance=" + list({"true", "false"}), "kvm.halt_poll_ns=" + list({"0", "50000", "200000"}),
+         "host.cost.t_ipi_hw=" + list({"1", "40", "900"}), "host.cost.poll_step=" + list({"1", "173"}),
+         "kvm.pause_filter_count=" + list({"3", "3000"}), "host.nohz_full=" + list({"[]", "[0]"}),
+         "vm.nice=" + list({"0", "5"}), "host.threads_per_core=" + list({"1", "2"}),
+         "host.smt_factor=" + list({"100", "63"})});
+    const SourceFactory factory = [seed, actions](const VmConfig& vm, unsigned, unsigned vcpu) {
+      return std::make_unique<RandomSource>(seed, vcpu, vm.vcpus, actions);
+    };
+    const Outcome ahead = outcome(scenario, true, factory);
+    RC_ASSERT(difference(ahead, outcome(scenario, false, factory)) == "");
+    RC_TAG(ahead.events.size() > 1000);
+  }));
+}
+
 TEST_CASE("events come out in order of time and CPU") {
   const Outcome run =
       outcome(scenario_of("ping_pong", {"host.pcpus=2", "vm.vcpus=2", "run.duration=1ms"}), true);

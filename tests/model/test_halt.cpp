@@ -13,6 +13,13 @@ Scenario ping_pong(std::vector<std::string> overrides) {
   return scenario_of("ping_pong", overrides);
 }
 
+std::uint64_t idle_of(const PcpuResult& pcpu) {
+  std::uint64_t sum = 0;
+  for (const auto& [state, cycles] : pcpu.idle_cycles)
+    sum += cycles;
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("without polling every halt blocks and is woken once") {
@@ -26,7 +33,7 @@ TEST_CASE("without polling every halt blocks and is woken once") {
     CHECK(vcpu.stats.halt_wait_ns > 0);
   }
   for (const PcpuResult& pcpu : result.pcpus)
-    CHECK(pcpu.idle_cycles.front().second > 0);
+    CHECK(idle_of(pcpu) > 0);
 }
 
 TEST_CASE("short waits make the window grow until polling succeeds") {
@@ -53,8 +60,7 @@ TEST_CASE("the time of a pCPU is all accounted for") {
   for (const char* poll : {"kvm.halt_poll_ns=0", "kvm.halt_poll_ns=200000"}) {
     const RunResult result = Simulation(ping_pong({poll, "run.duration=3ms"})).run();
     for (const PcpuResult& pcpu : result.pcpus) {
-      CHECK(pcpu.guest_cycles + pcpu.host_cycles + pcpu.poll_cycles + pcpu.idle_cycles.front().second ==
-            result.sim_cycles);
+      CHECK(pcpu.guest_cycles + pcpu.host_cycles + pcpu.poll_cycles + idle_of(pcpu) == result.sim_cycles);
     }
   }
 }
@@ -65,8 +71,7 @@ TEST_CASE("the warm-up counts for nothing") {
       Simulation(ping_pong({"run.duration=3ms", "run.warmup=1ms", "vm.workload.rounds=1000000"})).run();
   CHECK(measured.sim_cycles * 3 == whole.sim_cycles * 2);
   for (const PcpuResult& pcpu : measured.pcpus) {
-    CHECK(pcpu.guest_cycles + pcpu.host_cycles + pcpu.poll_cycles + pcpu.idle_cycles.front().second ==
-          measured.sim_cycles);
+    CHECK(pcpu.guest_cycles + pcpu.host_cycles + pcpu.poll_cycles + idle_of(pcpu) == measured.sim_cycles);
   }
   const double share =
       static_cast<double>(measured.vcpus[0].stats.exits) / static_cast<double>(whole.vcpus[0].stats.exits);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -194,6 +195,40 @@ TEST_CASE("halt polling: a second runnable task ends the polling early, only the
   CHECK(outcome.poll_fail_ns == 3 * us);
   CHECK(outcome.wait_ns == 47 * us);
   CHECK(poller.window_ns() == 20 * us);
+}
+
+TEST_CASE("halt polling: the windows of a real trace, from its wake-up times (trace 05)") {
+  // kvm list, 2023, ns stamps of kvm_halt_poll_ns: a halt that ended at each of them. Those that shrink
+  // lasted since the event before, more than the 200 us of the largest window; those that grow at most 150
+  // us.
+  struct Wake {
+    std::uint64_t stamp;
+    std::uint64_t window;
+    bool grow;
+    std::uint64_t old_window;
+  };
+  const std::vector<Wake> wakes{{87162647182125, 10000, true, 0},      {87162647637763, 20000, true, 10000},
+                                {87162649627943, 40000, true, 20000},  {87162650892407, 20000, false, 40000},
+                                {87162651540378, 40000, true, 20000},  {87162652276768, 20000, false, 40000},
+                                {87162652515037, 40000, true, 20000},  {87162653383787, 20000, false, 40000},
+                                {87162653627670, 10000, false, 20000}, {87162653796321, 20000, true, 10000},
+                                {87162656171645, 10000, false, 20000}, {87162661607487, 0, false, 10000}};
+  HaltPoller poller;
+  const HaltPollParameters parameters;  // shrink 2: what the patch that shows the trace makes the default
+  std::uint64_t before = wakes.front().stamp - 150 * us;
+  for (const Wake& wake : wakes) {
+    CAPTURE(wake.stamp);
+    const std::uint64_t since = wake.stamp - before;
+    const std::uint64_t halt = wake.grow ? std::min(since, 150 * us) : since;
+    const HaltPollPlan plan = poller.begin(wake.stamp - halt, parameters);
+    CHECK(plan.stop_ns - plan.start_ns == wake.old_window);
+    const HaltPollOutcome outcome = poller.finish(plan, {plan.stop_ns, wake.stamp, true}, parameters);
+    CHECK(outcome.window_event);
+    CHECK(outcome.window_grow == wake.grow);
+    CHECK(outcome.window_new_ns == wake.window);
+    CHECK(outcome.window_old_ns == wake.old_window);
+    before = wake.stamp;
+  }
 }
 
 TEST_CASE("halt polling: no window beyond the largest is ever used, and it is 0 or at least the first one") {

@@ -33,7 +33,7 @@ TEST_CASE("exit stats: a kvm_exit opens, the next kvm_entry closes") {
   stats.entry(220);
   stats.exit(exit_code::hlt, 300);
   stats.entry(1300);
-  const ExitCounter& msr = stats.counter(exit_code::msr);
+  const ExitCounter msr = stats.counter(exit_code::msr);
   CHECK(msr.count == 2);
   CHECK(msr.time == 60);
   CHECK(msr.min == 20);

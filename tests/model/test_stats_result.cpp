@@ -96,8 +96,8 @@ TEST_CASE("result JSON: the keys of schema 1, totals over vCPUs, rounding half u
   for (const auto& [key, value] : json.items())
     keys.push_back(key);
   CHECK(keys == std::vector<std::string>{"schema", "version", "scenario", "sim_time_ns", "wall_time_s",
-                                         "exits", "vcpus", "pcpus", "latency", "apicv_inhibits", "advice",
-                                         "workload"});
+                                         "exits", "halt", "busy_reason", "vcpus", "pcpus", "latency", "tasks",
+                                         "migrations", "apicv_inhibits", "advice", "workload"});
   CHECK(json["schema"] == 1);
   CHECK(json["scenario"]["host"]["pcpus"] == 1);
   CHECK(json["sim_time_ns"] == 1000000000);  // 1000000000.33

@@ -38,6 +38,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(EventKind::other
     "kvm_avic_doorbell",
     "kvm_hv_timer_state",
     "kvm_wait_lapic_expire",
+    "kvm_ple_window_update",
     "other",
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);

@@ -46,6 +46,7 @@ enum class EventKind : std::uint8_t {
   kvm_avic_doorbell,              ///< vCPU id, host APIC id
   kvm_hv_timer_state,             ///< 1 hv timer in use
   kvm_wait_lapic_expire,          ///< guest TSC minus deadline, two's complement
+  kvm_ple_window_update,          ///< new, old
   other,  ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 

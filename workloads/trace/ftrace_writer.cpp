@@ -195,6 +195,10 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
       fmt::format_to(out, "vcpu {}: delta {} ({})", event.vcpu, delta, delta < 0 ? "early" : "late");
       break;
     }
+    case EventKind::kvm_ple_window_update:
+      fmt::format_to(out, "vcpu {} old {} new {} ({})", event.vcpu, f[1], f[0],
+                     f[0] > f[1] ? "growed" : "shrinked");
+      break;
     case EventKind::other:
       break;
   }

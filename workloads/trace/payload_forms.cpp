@@ -264,6 +264,16 @@ bool parse_hv_timer_state(std::string_view text, TraceEvent& event) {
          scan.decimal(event.field[0]);
 }
 
+bool parse_ple_window(std::string_view text, TraceEvent& event) {
+  TextScanner scan(text);
+  Fields& f = event.field;
+  if (!scan.literal("vcpu ") || !parse_vcpu(scan, event) || !scan.literal(" old ") || !scan.decimal(f[1]) ||
+      !scan.literal(" new ") || !scan.decimal(f[0])) {
+    return false;
+  }
+  return scan.literal(" (growed)") || scan.literal(" (shrinked)");
+}
+
 bool parse_wait_lapic_expire(std::string_view text, TraceEvent& event) {
   TextScanner scan(text);
   std::uint64_t& delta = event.field[0];

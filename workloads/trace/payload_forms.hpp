@@ -52,6 +52,7 @@ template <typename Take>
 [[nodiscard]] bool parse_fpu(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_cr(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_mmio(std::string_view text, TraceEvent& event);
+[[nodiscard]] bool parse_ple_window(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_hv_timer_state(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_wait_lapic_expire(std::string_view text, TraceEvent& event);
 [[nodiscard]] bool parse_cpu_idle(std::string_view text, TraceEvent& event);

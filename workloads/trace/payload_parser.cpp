@@ -185,6 +185,8 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_hv_timer_state(text, event);
     case EventKind::kvm_wait_lapic_expire:
       return parse_wait_lapic_expire(text, event);
+    case EventKind::kvm_ple_window_update:
+      return parse_ple_window(text, event);
     case EventKind::other:
       return true;
   }
@@ -251,6 +253,8 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "vcpu_id N hv_timer N";
     case EventKind::kvm_wait_lapic_expire:
       return "vcpu N: delta N (late)";
+    case EventKind::kvm_ple_window_update:
+      return "vcpu N old N new N (growed)";
     case EventKind::other:
       break;
   }
