@@ -113,7 +113,7 @@ void Hypervisor::native_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   const auto wakes = [&] { return vcpu.timer.pending || vcpu.apic().deliverable() >= 0 || vcpu.vm.finished; };
   if (!wakes()) {
-    cpu.account(CpuTime::idle);
+    cpu.account(static_cast<std::size_t>(CpuTime::idle) + cpu.shallow_idle_state());
     while (!wakes() && !cpu.at_end()) {
       cpu.guest_halt();
       cpu.take_interrupts();

@@ -71,7 +71,14 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
 
   [[nodiscard]] unsigned index() const noexcept { return settings_.index; }
   [[nodiscard]] std::uint64_t local() const noexcept { return local_; }
-  [[nodiscard]] std::uint64_t idle_wake_cycles() const noexcept { return settings_.idle_wake_cycles; }
+  /// Of the shallowest idle state that is not POLL: its index, and the time to leave it.
+  [[nodiscard]] std::size_t shallow_idle_state() const noexcept {
+    const auto& states = settings_.idle_states;
+    return !states.empty() && states.front().declared.polling && states.size() > 1 ? 1 : 0;
+  }
+  [[nodiscard]] std::uint64_t idle_wake_cycles() const noexcept {
+    return settings_.idle_states.empty() ? 0 : settings_.idle_states[shallow_idle_state()].wake_cycles;
+  }
   [[nodiscard]] bool at_end() const noexcept { return local_ >= settings_.end_cycles; }
 
   /// Whether the scheduler wants this pCPU back. The caller has synchronised.
