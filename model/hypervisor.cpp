@@ -252,8 +252,14 @@ void Hypervisor::end_vcpu(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.synchronise();
   cancel_apic_timer(vcpu, cpu);
   vcpu.ended_cycles = cpu.local();
-  --live_vcpus_;
+  note_ended(cpu);
   vcpu.state = HostThread::State::ended;
+}
+
+void Hypervisor::note_ended(PhysicalCpu& cpu) {
+  if (--live_vcpus_ != 0 || !on_all_ended_) return;
+  on_all_ended_(cpu.local());
+  cpu.notified_others();
 }
 
 // Guest mode, from VMRUN to #VMEXIT or the end of the workload or the run.

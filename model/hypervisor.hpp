@@ -46,6 +46,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   /// takes effect when the vCPU thread is next in user space, to which it is sent.
   void request_disabled_exits(Vcpu& vcpu, PhysicalCpu& cpu, DisabledExits exits);
 
+  /// Called when the last vCPU has ended, with the local clock.
+  void set_on_all_ended(std::function<void(std::uint64_t)> action) { on_all_ended_ = std::move(action); }
   [[nodiscard]] const unsigned& live_vcpus() const noexcept { return live_vcpus_; }
 
   /// The end of the warm-up for a vCPU: what it has counted so far is set aside. A second call does nothing.
@@ -329,6 +331,8 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   std::uint32_t t_world_exit_;
   apic::AvicRegisters avic_registers_;
   unsigned live_vcpus_ = 0;
+  std::function<void(std::uint64_t)> on_all_ended_;
+  void note_ended(PhysicalCpu& cpu);
   std::uint64_t warmup_cycles_ = 0;
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;
   std::uint64_t actions_to_check_ = actions_between_checks;

@@ -34,7 +34,7 @@ void Hypervisor::finish_vm(Vcpu& vcpu, PhysicalCpu& cpu) {
       if (other->timer.cpu() != nullptr) cpu.cancel_timer(other->timer);
       other->ended_cycles = cpu.local();
       other->state = HostThread::State::ended;
-      --live_vcpus_;
+      note_ended(cpu);
     } else {
       if (other->spinning) {
         other->memory_event.notify(delay_until(other->pcpu->moment_of(cpu.local() + 1)));

@@ -112,6 +112,12 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
   scheduler_.fabric.bind(fabric_.entry);
   hypervisor_.fabric.bind(fabric_.entry);
   hypervisor_.scheduler.bind(scheduler_.entry);
+  if (end_cycles_ == never_cycles) {
+    hypervisor_.set_on_all_ended([this](std::uint64_t at) {
+      for (const auto& cpu : cpus_)
+        cpu->run_ended(at);
+    });
+  }
   hypervisor_.set_warmup(ns_to_cycles(scenario.run.warmup_ns, scenario.host.tsc_hz));
   for (unsigned i = 0; i < scenario.host.pcpus; ++i) {
     auto cpu = std::make_unique<PhysicalCpu>(

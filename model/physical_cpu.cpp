@@ -159,7 +159,7 @@ void PhysicalCpu::idle() {
   const IdleChoice choice = choose_idle_state();
   const bool has_states = !settings_.idle_states.empty();
   account(static_cast<std::size_t>(CpuTime::idle) + choice.state);
-  if (choice.stop_tick) next_tick_ = never_cycles;  // NO_HZ_IDLE
+  if (choice.stop_tick || run_over()) next_tick_ = never_cycles;  // NO_HZ_IDLE
   // Without a cpuidle driver the trace point shows 1 (default_idle_call).
   emit_idle(settings_.idle_governor == IdleGovernorKind::none ? 1 : choice.state);
   const std::uint64_t began = local_;
@@ -394,6 +394,7 @@ bool PhysicalCpu::take_interrupts() {
     }
     if (timers_.next_expiry() <= local_) {
       expire_timer();
+      synchronise();  // it may have charged for what it did, and others may have acted meanwhile
       continue;
     }
     take_sibling_changes();

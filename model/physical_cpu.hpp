@@ -180,6 +180,12 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   /// Cycles spent leaving the idle state before the current thread ran; counted once.
   [[nodiscard]] std::uint64_t take_idle_exit_cycles() noexcept { return std::exchange(last_idle_exit_, 0); }
 
+  /// Without a duration: the last vCPU ended at that cycle, so that a tick that is still armed here is in
+  /// vain.
+  void run_ended(std::uint64_t at_cycles) {
+    arrival_event_.notify(delay_until(moment(at_cycles + settings_.reaction_cycles, rank_)));
+  }
+
   [[nodiscard]] EventHub& events() noexcept { return events_; }
   /// No event earlier than this can be pushed any more.
   [[nodiscard]] std::uint64_t event_watermark() const {
@@ -254,7 +260,7 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
   bool told_busy_ = false;  // what the sibling knows of this thread
   bool slowed_ = false;     // the SMT sibling is busy
   std::uint64_t next_tick_ = never_cycles;
-  std::vector<Arrival> inbox_;  // heap, earliest first
+  std::vector<Arrival> inbox_;            // heap, earliest first
   std::vector<std::uint64_t> doorbells_;  // cycles of arrival, rising
   HostTimerQueue timers_;
   std::unique_ptr<IdleGovernor> governor_;

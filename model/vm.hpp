@@ -11,10 +11,10 @@
 #include "apic/io_apic.hpp"
 #include "model/avic.hpp"
 #include "model/config/pv.hpp"
+#include "model/config/scenario.hpp"
 #include "model/device.hpp"
 #include "model/guest_devices.hpp"
 #include "model/policy/apicv_inhibits.hpp"
-#include "model/config/scenario.hpp"
 #include "model/stats/latency_stats.hpp"
 #include "svm/permission_map.hpp"
 
@@ -38,8 +38,8 @@ struct Vm {
   int pic_vector = -1;  ///< what the legacy controller asks for; -1 = nothing
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<Vcpu*> vcpus;
-  ApicvInhibits inhibits;        ///< why AVIC is not used
-  std::unique_ptr<AvicVm> avic;  ///< null where it cannot be used at all
+  ApicvInhibits inhibits;                     ///< why AVIC is not used
+  std::unique_ptr<AvicVm> avic;               ///< null where it cannot be used at all
   std::optional<std::uint64_t> halt_poll_ns;  ///< KVM_CAP_HALT_POLL; replaces the module parameter
   DisabledExits disabled_exits;               ///< KVM_CAP_X86_DISABLE_EXITS, before vCPUs were made
   // Of all vCPUs: a distribution each would be most of a vCPU's memory.

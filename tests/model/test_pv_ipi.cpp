@@ -229,8 +229,9 @@ TEST_CASE("a target that halts, polls in the host, or is told by its polling fla
 }
 
 TEST_CASE("idle=poll takes a pause exit each time the filter runs out") {
-  const RunResult result = benchmark(2, {"vm.pv=[]", "vm.workload.target=poll", "vm.workload.iterations=1",
-                                         "vm.workload.gap_cycles=1000000", "host.cost.g_spin_turn=100"});
+  const RunResult result = benchmark(
+      2, {"vm.pv=[]", "vm.workload.target=poll", "vm.workload.iterations=1", "vm.workload.gap_cycles=1000000",
+          "host.cost.g_spin_turn=100", "kvm.pause_filter_count_grow=0"});
   // 3001 turns of 100 cycles, and what the exit itself takes.
   CHECK(exits_of_vcpu(result, 1)["pause"] == 3);
   const RunResult slow = benchmark(2, {"vm.pv=[]", "vm.workload.target=poll", "vm.workload.iterations=1",
