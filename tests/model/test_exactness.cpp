@@ -193,6 +193,29 @@ TEST_CASE("run-ahead changes no event of unpinned and oversubscribed guests besi
   }));
 }
 
+TEST_CASE("run-ahead changes no event of guests whose vCPUs wait for each other's memory") {
+  for (const char* test : {"normal", "broadcast", "send"}) {
+    for (const char* target : {"busy", "poll", "halt"}) {
+      for (const char* pins : {"vm.pin=[0,1,2,3]", "vm.pin=[0,1,1,2]"}) {
+        for (const char* avic : {"kvm.avic=false", "kvm.avic=true"}) {
+          CAPTURE(std::string(test));
+          CAPTURE(std::string(target));
+          CAPTURE(std::string(pins));
+          CAPTURE(std::string(avic));
+          const Scenario scenario =
+              scenario_of("ipi_benchmark", {"host.pcpus=4", "host.hz=10000", "vm.vcpus=4", pins, avic,
+                                            "vm.no_ipi_broadcast=true", "run.duration=300us",
+                                            std::string("vm.workload.test=") + test,
+                                            std::string("vm.workload.target=") + target});
+          const Outcome ahead = outcome(scenario, true);
+          CHECK(ahead.events.size() > 20);
+          CHECK(difference(ahead, outcome(scenario, false)) == "");
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("events come out in order of time and CPU") {
   const Outcome run =
       outcome(scenario_of("ping_pong", {"host.pcpus=2", "vm.vcpus=2", "run.duration=1ms"}), true);

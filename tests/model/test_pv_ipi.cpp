@@ -175,6 +175,44 @@ TEST_CASE("one target, x2APIC: an ICR write for each IPI, never a hypercall") {
   }
 }
 
+TEST_CASE(
+    "one target, xAPIC: a hypercall in flat mode with the feature, else three accesses of the APIC page") {
+  const auto sender = [](const char* driver, const char* pv) {
+    const RunResult result = benchmark(2, {"vm.apic=xapic", fmt::format("vm.apic_driver={}", driver), pv});
+    Exits exits = exits_of_vcpu(result, 0);
+    if (std::string(driver) == "flat") exits["npf"] -= 2;  // DFR and LDR, while the CPU boots
+    if (exits["npf"] == 0) exits.erase("npf");
+    return exits;
+  };
+  CHECK(sender("flat", R"(vm.pv=["send_ipi"])") == Exits{{"hypercall", 100}});
+  CHECK(sender("flat", "vm.pv=[]") == Exits{{"npf", 300}});
+  CHECK(sender("physical", R"(vm.pv=["send_ipi"])") == Exits{{"npf", 300}});
+  CHECK(sender("physical", "vm.pv=[]") == Exits{{"npf", 300}});
+}
+
+TEST_CASE("one target under AVIC: no exit of the target, a hypercall only in flat mode") {
+  const auto run = [](const char* apic, const char* driver, const char* pv) {
+    return benchmark(2, {fmt::format("vm.apic={}", apic), fmt::format("vm.apic_driver={}", driver), pv,
+                         "kvm.avic=true", "vm.pit=discard"});
+  };
+  const auto ipi_exits = [](const RunResult& result, unsigned vcpu) {
+    Exits exits = exits_of_vcpu(result, vcpu);
+    exits.erase("npf");                        // the first touch of the APIC page
+    exits.erase("avic_unaccelerated_access");  // DFR and LDR
+    return exits;
+  };
+  const char* hypercalls = R"(vm.pv=["send_ipi"])";
+  for (const auto& [apic, driver] :
+       {std::pair{"xapic", "physical"}, {"x2apic", "physical"}, {"x2apic", "cluster"}}) {
+    CAPTURE(std::string(driver));
+    CHECK(ipi_exits(run(apic, driver, hypercalls), 0) == Exits{});
+    CHECK(ipi_exits(run(apic, driver, hypercalls), 1) == Exits{});
+  }
+  CHECK(ipi_exits(run("xapic", "flat", "vm.pv=[]"), 0) == Exits{});
+  CHECK(ipi_exits(run("xapic", "flat", hypercalls), 0) == Exits{{"hypercall", 100}});
+  CHECK(ipi_exits(run("xapic", "flat", hypercalls), 1) == Exits{});
+}
+
 TEST_CASE("PV EOI halves the exits of an interrupt") {
   const RunResult result = benchmark(2, {R"(vm.pv=["eoi"])"});
   CHECK(exits_of_vcpu(result, 0) == Exits{{"msr", 101}});

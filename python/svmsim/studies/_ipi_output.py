@@ -10,6 +10,7 @@ import matplotlib as mpl
 import polars as pl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -22,6 +23,7 @@ from svmsim.studies._table import TOLERANCES, markdown
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
+    from matplotlib.axis import Axis
 
     from svmsim.studies.ipi import Outcome
 
@@ -175,6 +177,7 @@ def against_fan_out(grid: pl.DataFrame, column: str, ylabel: str, title: str) ->
                 axes.xaxis.set_major_formatter("{x:g}")
                 if column == "total_ns":
                     axes.set_yscale("log")
+                    _plain_decades(axes.yaxis)
                 else:
                     axes.set_yscale("symlog", linthresh=1, base=2)
                     axes.yaxis.set_major_formatter("{x:g}")
@@ -190,6 +193,17 @@ def against_fan_out(grid: pl.DataFrame, column: str, ylabel: str, title: str) ->
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return figure
+
+
+def _plain_decades(axis: Axis) -> None:
+    """Label a logarithmic axis with plain numbers at 1, 2 and 5 of each decade."""
+    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_minor_formatter(NullFormatter())
+    # Figures that hardly differ are to look so.
+    low, high = axis.get_data_interval()
+    if 0 < low <= high < 1.5 * low:
+        axis.axes.set(**{"ylim" if axis is axis.axes.yaxis else "xlim": (low / 2, high * 2)})
 
 
 def _legend(figure: Figure) -> None:
@@ -231,6 +245,7 @@ def distribution(grid: pl.DataFrame) -> Figure:
                     **_style(index, method),
                 )
             axes.set_xscale("log")
+            _plain_decades(axes.xaxis)
             axes.set_title(target)
             axes.set_xlabel("call to callback (ns)")
             axes.set_ylabel("calls within it (%)")
