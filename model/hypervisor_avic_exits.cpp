@@ -172,9 +172,9 @@ void Hypervisor::avic_level_eoi(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t vecto
     state.isr.clear(vector);
     apic.set_avic_state(state);
   }
+  const bool broadcast = (apic.svr() & apic::LocalApic::svr_suppress_eoi_broadcast) == 0;
   trace(cpu, vcpu, EventKind::kvm_apic, 1, apic::APIC_EOI, 0);
-  trace(cpu, vcpu, EventKind::kvm_eoi, vcpu.index, vector);
-  vcpu.requests |= request::event;
+  end_of_interrupt(vcpu, cpu, {vector, true, broadcast});
 }
 
 // The APIC access page of a guest in xAPIC mode: its first touch since AVIC could be used maps it, for the
@@ -193,12 +193,13 @@ void Hypervisor::avic_emulate_access(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t
   cpu.charge(cost_.h_emulate);
   cpu.synchronise();
   apic::LocalApic& apic = vcpu.apic();
-  const bool x2apic = apic.mode() == apic::ApicMode::x2apic;
+  if (apic.mode() == apic::ApicMode::xapic) {
+    const std::uint64_t result = in_kernel_mmio(vcpu, cpu, action, action.operand[1]);
+    return skip_instruction(vcpu, cpu, result);
+  }
   const std::uint64_t value = action.operand[0];
   if (write) {
-    const apic::RegisterWrite written =
-        x2apic ? apic.write_msr(action.number, value, guest_tsc(vcpu, cpu))
-               : apic.write_mmio(offset, static_cast<std::uint32_t>(value), guest_tsc(vcpu, cpu));
+    const apic::RegisterWrite written = apic.write_msr(action.number, value, guest_tsc(vcpu, cpu));
     if (written.effect == apic::WriteEffect::general_protection) {
       return queue_exception(vcpu, svm::exception_vector::general_protection, true, 0);
     }
@@ -207,8 +208,7 @@ void Hypervisor::avic_emulate_access(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t
     avic_register_written(vcpu, cpu, offset, written);
     return skip_instruction(vcpu, cpu, 0);
   }
-  const apic::RegisterRead read = x2apic ? apic.read_msr(action.number, guest_tsc(vcpu, cpu))
-                                         : apic.read_mmio(offset, guest_tsc(vcpu, cpu));
+  const apic::RegisterRead read = apic.read_msr(action.number, guest_tsc(vcpu, cpu));
   if (read.general_protection) {
     return queue_exception(vcpu, svm::exception_vector::general_protection, true, 0);
   }
