@@ -211,9 +211,12 @@ class Flattener {
   std::uint64_t next_rip_ = default_rip;
 };
 
-constexpr ActionForm form(std::string_view name, ActionKind kind, std::uint8_t length, unsigned keys = 0,
-                          std::uint8_t flags = 0) {
-  return {name, kind, length, false, static_cast<std::uint16_t>(keys), false, nullptr, flags};
+/// Name and length are those of the table; a compute, which has no length there, gets a place in the program.
+ActionForm form(ActionKind kind, unsigned keys = 0) {
+  constexpr std::uint8_t compute_length = 4;
+  const svm::ActionInfo& info = svm::action_info(kind);
+  const std::uint8_t length = kind == ActionKind::compute ? compute_length : info.length;
+  return {info.name, kind, length, false, static_cast<std::uint16_t>(keys), false, nullptr, 0};
 }
 
 bool has_kind(const std::vector<ActionForm>& forms, ActionKind kind) {
@@ -249,29 +252,29 @@ bool repeatable(ActionKind kind) {
 const std::vector<ActionForm>& action_forms() {
   namespace key = action_key;
   static const std::vector<ActionForm> forms{
-      form("compute", ActionKind::compute, 4),
-      form("nop", ActionKind::nop, 1),
-      form("cli", ActionKind::cli, 1),
-      form("sti", ActionKind::sti, 1),
-      form("hlt", ActionKind::hlt, 1),
-      form("pause", ActionKind::pause, 2),
-      form("cpuid", ActionKind::cpuid, 2, key::leaf),
-      form("rdtsc", ActionKind::rdtsc, 2, key::stopwatch),
-      form("rdmsr", ActionKind::rdmsr, 2, key::msr),
-      form("wrmsr", ActionKind::wrmsr, 2, key::msr | key::value),
-      form("in", ActionKind::in, 2, key::port),
-      form("out", ActionKind::out, 2, key::port | key::value),
-      form("vmmcall", ActionKind::vmmcall, 3, key::hypercall),
-      form("iret", ActionKind::iret, 2),
-      form("memory_read", ActionKind::memory_read, 3, key::memory),
-      form("memory_write", ActionKind::memory_write, 3, key::memory | key::value),
-      form("mov_from_cr8", ActionKind::mov_from_cr8, 4),
-      form("mov_to_cr8", ActionKind::mov_to_cr8, 4, key::value),
+      form(ActionKind::compute),
+      form(ActionKind::nop),
+      form(ActionKind::cli),
+      form(ActionKind::sti),
+      form(ActionKind::hlt),
+      form(ActionKind::pause),
+      form(ActionKind::cpuid, key::leaf),
+      form(ActionKind::rdtsc, key::stopwatch),
+      form(ActionKind::rdmsr, key::msr),
+      form(ActionKind::wrmsr, key::msr | key::value),
+      form(ActionKind::in, key::port),
+      form(ActionKind::out, key::port | key::value),
+      form(ActionKind::vmmcall, key::hypercall),
+      form(ActionKind::iret),
+      form(ActionKind::memory_read, key::memory),
+      form(ActionKind::memory_write, key::memory | key::value),
+      form(ActionKind::mov_from_cr8),
+      form(ActionKind::mov_to_cr8, key::value),
       {"halt_until", ActionKind::hlt, 0, true, key::wait, false, nullptr, 0},
       {"pv_eoi_test", ActionKind::memory_write, 8, false, key::memory, true, nullptr, 0},
-      form("spin_until", ActionKind::compute, 6, key::wait, svm::action_flags::spin),
-      form("add", ActionKind::compute, 8, key::add, svm::action_flags::shared),
-      form("arm_deadline", ActionKind::wrmsr, 2, key::deadline),
+      {"spin_until", ActionKind::compute, 6, false, key::wait, false, nullptr, svm::action_flags::spin},
+      {"add", ActionKind::compute, 8, false, key::add, false, nullptr, svm::action_flags::shared},
+      {"arm_deadline", ActionKind::wrmsr, 2, false, key::deadline, false, nullptr, 0},
   };
   static const std::vector<ActionForm> all = [] {
     std::vector<ActionForm> result = forms;

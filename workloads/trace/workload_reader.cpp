@@ -250,29 +250,10 @@ class WorkloadReader {
       return false;
     }
     result.action.kind = word->kind;
-    for (const ActionPart part : word->arguments) {
+    for (const svm::ActionOperand& operand : word->arguments) {
       std::uint64_t value = 0;
-      if (!argument(words, used++, part == ActionPart::number ? UINT32_MAX : UINT64_MAX, value)) return false;
-      switch (part) {
-        case ActionPart::cycles:
-          result.action.cycles = value;
-          break;
-        case ActionPart::number:
-          result.action.number = static_cast<std::uint32_t>(value);
-          break;
-        case ActionPart::operand_0:
-          result.action.operand[0] = value;
-          break;
-        case ActionPart::operand_1:
-          result.action.operand[1] = value;
-          break;
-        case ActionPart::operand_2:
-          result.action.operand[2] = value;
-          break;
-        case ActionPart::operand_3:
-          result.action.operand[3] = value;
-          break;
-      }
+      if (!argument(words, used++, operand.maximum, value)) return false;
+      static_cast<void>(svm::set_operand(result.action, operand, value));
     }
     return true;
   }

@@ -6,21 +6,21 @@
 #include <string_view>
 #include <vector>
 
+#include "svm/action_table.hpp"
 #include "svm/guest_action.hpp"
 #include "workloads/trace/replay_workload.hpp"
 
 namespace svmsim::workloads {
 
-/// Which part of a GuestAction an argument of a line is.
-enum class ActionPart : std::uint8_t { cycles, number, operand_0, operand_1, operand_2, operand_3 };
-
-/// One word of the workload format: the action and its arguments, in order.
+/// One word of the workload format: an action of svm's table (svm/action_table.hpp), and those of its
+/// operands that stand behind the word, in the order of the table. Sizes are keys (size=).
 struct ActionWord {
   std::string_view word;
-  svm::ActionKind kind;
-  std::vector<ActionPart> arguments;
+  svm::ActionKind kind = svm::ActionKind::compute;
+  std::vector<svm::ActionOperand> arguments;
 };
 
+/// The actions that a recording can show.
 [[nodiscard]] const std::vector<ActionWord>& action_words();
 
 struct FlagWord {

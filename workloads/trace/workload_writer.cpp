@@ -1,5 +1,7 @@
+#include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,28 +13,40 @@ namespace svmsim::workloads {
 
 using svm::ActionKind;
 
+namespace {
+
+/// The last action that a recording can show.
+constexpr ActionKind last_recorded = ActionKind::mov_to_cr8;
+
+/// Loads and stores have shorter names in this format.
+std::string_view word_of(const svm::ActionInfo& info) {
+  if (info.kind == ActionKind::memory_read) return "read";
+  if (info.kind == ActionKind::memory_write) return "write";
+  return info.name;
+}
+
+bool stands_behind_the_word(const svm::ActionOperand& operand) {
+  return operand.field <= svm::ActionField::cycles;
+}
+
+}  // namespace
+
 const std::vector<ActionWord>& action_words() {
-  using P = ActionPart;
-  static const std::vector<ActionWord> words{
-      {"compute", ActionKind::compute, {P::cycles}},
-      {"nop", ActionKind::nop, {}},
-      {"cli", ActionKind::cli, {}},
-      {"sti", ActionKind::sti, {}},
-      {"hlt", ActionKind::hlt, {}},
-      {"pause", ActionKind::pause, {}},
-      {"cpuid", ActionKind::cpuid, {P::number, P::operand_0}},
-      {"rdtsc", ActionKind::rdtsc, {}},
-      {"rdmsr", ActionKind::rdmsr, {P::number}},
-      {"wrmsr", ActionKind::wrmsr, {P::number, P::operand_0}},
-      {"in", ActionKind::in, {P::number}},
-      {"out", ActionKind::out, {P::number, P::operand_0}},
-      {"vmmcall", ActionKind::vmmcall, {P::number, P::operand_0, P::operand_1, P::operand_2, P::operand_3}},
-      {"iret", ActionKind::iret, {}},
-      {"read", ActionKind::memory_read, {P::operand_1}},
-      {"write", ActionKind::memory_write, {P::operand_1, P::operand_0}},
-      {"mov_from_cr8", ActionKind::mov_from_cr8, {}},
-      {"mov_to_cr8", ActionKind::mov_to_cr8, {P::operand_0}},
-  };
+  static const std::vector<ActionWord> words = [] {
+    std::vector<ActionWord> result;
+    for (const svm::ActionInfo& info : svm::action_table()) {
+      if (info.kind > last_recorded) break;
+      ActionWord word{word_of(info), info.kind, {}};
+      for (svm::ActionOperand operand : info) {
+        if (!stands_behind_the_word(operand)) continue;
+        // A recording shows what a register held, also beyond what the instruction takes of it.
+        operand.maximum = operand.field == svm::ActionField::number ? UINT32_MAX : UINT64_MAX;
+        word.arguments.push_back(operand);
+      }
+      result.push_back(std::move(word));
+    }
+    return result;
+  }();
   return words;
 }
 
@@ -59,26 +73,12 @@ void append_action(Output out, const ReplayItem& item) {
   for (const ActionWord& word : action_words()) {
     if (word.kind != action.kind) continue;
     fmt::format_to(out, "{}", word.word);
-    for (const ActionPart part : word.arguments) {
-      switch (part) {
-        case ActionPart::cycles:
-          fmt::format_to(out, " {}", action.cycles);
-          break;
-        case ActionPart::number:
-          fmt::format_to(out, " 0x{:x}", action.number);
-          break;
-        case ActionPart::operand_0:
-          fmt::format_to(out, " 0x{:x}", action.operand[0]);
-          break;
-        case ActionPart::operand_1:
-          fmt::format_to(out, " 0x{:x}", action.operand[1]);
-          break;
-        case ActionPart::operand_2:
-          fmt::format_to(out, " 0x{:x}", action.operand[2]);
-          break;
-        case ActionPart::operand_3:
-          fmt::format_to(out, " 0x{:x}", action.operand[3]);
-          break;
+    for (const svm::ActionOperand& operand : word.arguments) {
+      const std::uint64_t value = svm::get_operand(action, operand);
+      if (operand.field == svm::ActionField::cycles) {
+        fmt::format_to(out, " {}", value);
+      } else {
+        fmt::format_to(out, " 0x{:x}", value);
       }
     }
     break;
