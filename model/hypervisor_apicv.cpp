@@ -119,6 +119,7 @@ void Hypervisor::set_apicv_inhibit(Vm& vm, PhysicalCpu& cpu, Vcpu* context, Reas
 // kvm_vcpu_update_apicv, at the top of vcpu_enter_guest.
 void Hypervisor::vcpu_update_apicv(Vcpu& vcpu, PhysicalCpu& cpu) {
   vcpu.requests &= ~request::apicv_update;
+  cpu.synchronise();  // inhibits are the VM's
   const bool active = !vcpu.vm.inhibits.any() && vcpu.apic_unit.state().hardware_enabled();
   if (active == vcpu.apicv_active) return;
   cpu.charge(cost_.h_apicv_update);
@@ -230,6 +231,7 @@ void Hypervisor::avic_request_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
   }
   if (vcpu.avic->irq_window) return;
   vcpu.avic->irq_window = true;
+  cpu.synchronise();  // the count is the VM's
   if (vcpu.vm.avic->irq_windows++ == 0) set_apicv_inhibit(vcpu.vm, cpu, &vcpu, Reason::irqwin, true);
 }
 
@@ -242,6 +244,7 @@ void Hypervisor::avic_irq_window_open(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::avic_irq_injected(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (!vcpu.avic->irq_window) return;
   vcpu.avic->irq_window = false;
+  cpu.synchronise();
   if (--vcpu.vm.avic->irq_windows == 0) set_apicv_inhibit(vcpu.vm, cpu, &vcpu, Reason::irqwin, false);
 }
 

@@ -285,36 +285,38 @@ const std::vector<Binding<CState>>& cstate_parameters() {
 const std::vector<Binding<KvmConfig>>& kvm_parameters() {
   static const std::vector<Binding<KvmConfig>> table = [] {
     std::vector<Binding<KvmConfig>> result{
-      boolean<KvmConfig>("kvm.idle_hlt", &KvmConfig::idle_hlt,
-                         "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
-                         "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
-      avic_binding(),
-      enable_ipiv_binding(),
-      avic_x2apic_inhibit_binding(),
-      nested_binding(),
-      vnmi_binding(),
-      boolean<KvmConfig>(
-          "kvm.lapic_timer_advance", &KvmConfig::lapic_timer_advance,
-          "Let the host timer of a TSC deadline fire early, by an advance that adapts; the rest "
-          "is waited for before VMRUN.",
-          "arch/x86/kvm/lapic.c module parameter"),
-      boolean<KvmConfig>("kvm.vector_hashing", &KvmConfig::vector_hashing,
-                         "Lowest priority interrupts go to the (vector mod n)-th of n targets; false: to the "
-                         "one that got the fewest.",
-                         "arch/x86/kvm/x86.c module parameter"),
-      number<KvmConfig>("kvm.halt_poll_ns", &KvmConfig::halt_poll_ns, 0, kernel_uint_max, "ns",
-                        "Largest halt-polling window; 0 = no polling.", module_parameter,
-                        ParameterType::duration),
-      number<KvmConfig>("kvm.halt_poll_ns_grow", &KvmConfig::halt_poll_ns_grow, 0, kernel_uint_max, "",
-                        "Factor that makes the polling window longer; 0 = it never grows.", module_parameter),
-      number<KvmConfig>("kvm.halt_poll_ns_grow_start", &KvmConfig::halt_poll_ns_grow_start, 0,
-                        kernel_uint_max, "ns", "First polling window, and the shortest.", module_parameter,
-                        ParameterType::duration),
-      shrink_binding(),
-      boolean<KvmConfig>("kvm.avic_hides_pv_send_ipi", &KvmConfig::avic_hides_pv_send_ipi,
-                         "Hide PV_SEND_IPI from a guest that can use AVIC: kvm.avic, no x2APIC.",
-                         "proposal on kvm@vger, 2021-11-08, never merged"),
-  };
+        boolean<KvmConfig>("kvm.idle_hlt", &KvmConfig::idle_hlt,
+                           "Use the idle-HLT intercept where the CPU has it, on any kernel generation.",
+                           "arch/x86/kvm/svm/svm.c since 6.15; on 6.1 and 6.12 the list series applied"),
+        avic_binding(),
+        enable_ipiv_binding(),
+        avic_x2apic_inhibit_binding(),
+        nested_binding(),
+        vnmi_binding(),
+        boolean<KvmConfig>(
+            "kvm.lapic_timer_advance", &KvmConfig::lapic_timer_advance,
+            "Let the host timer of a TSC deadline fire early, by an advance that adapts; the rest "
+            "is waited for before VMRUN.",
+            "arch/x86/kvm/lapic.c module parameter"),
+        boolean<KvmConfig>(
+            "kvm.vector_hashing", &KvmConfig::vector_hashing,
+            "Lowest priority interrupts go to the (vector mod n)-th of n targets; false: to the "
+            "one that got the fewest.",
+            "arch/x86/kvm/x86.c module parameter"),
+        number<KvmConfig>("kvm.halt_poll_ns", &KvmConfig::halt_poll_ns, 0, kernel_uint_max, "ns",
+                          "Largest halt-polling window; 0 = no polling.", module_parameter,
+                          ParameterType::duration),
+        number<KvmConfig>("kvm.halt_poll_ns_grow", &KvmConfig::halt_poll_ns_grow, 0, kernel_uint_max, "",
+                          "Factor that makes the polling window longer; 0 = it never grows.",
+                          module_parameter),
+        number<KvmConfig>("kvm.halt_poll_ns_grow_start", &KvmConfig::halt_poll_ns_grow_start, 0,
+                          kernel_uint_max, "ns", "First polling window, and the shortest.", module_parameter,
+                          ParameterType::duration),
+        shrink_binding(),
+        boolean<KvmConfig>("kvm.avic_hides_pv_send_ipi", &KvmConfig::avic_hides_pv_send_ipi,
+                           "Hide PV_SEND_IPI from a guest that can use AVIC: kvm.avic, no x2APIC.",
+                           "proposal on kvm@vger, 2021-11-08, never merged"),
+    };
     for (auto& binding : ple_parameters())
       result.push_back(std::move(binding));
     return result;
