@@ -11,6 +11,7 @@ namespace svmsim::model {
 
 void GuestDeviceUnit::notify(const Vcpu& submitter, PhysicalCpu& cpu) {
   std::uint64_t due = cpu.local() + std::max<std::uint64_t>(device_.latency_cycles, 1);
+  if (!vm_.native) due += cpu.costs().t_vhost;
   if (device_.jitter_cycles != 0)
     due += boost::random::uniform_int_distribution<std::uint64_t>(0, device_.jitter_cycles)(random_);
   if (!requests_.empty()) due = std::max(due, requests_.back().due_cycles);  // a queue is answered in order

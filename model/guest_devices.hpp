@@ -21,7 +21,8 @@ struct Vm;
 /// back after the device's latency as an interrupt of the pCPU where it was made, whose handler injects the
 /// MSI.
 ///
-/// Leaves out the vhost thread and its scheduling, queue limits and interrupt moderation.
+/// The vhost worker is a latency (host.cost.t_vhost), not a thread. Leaves out its scheduling, queue limits
+/// and interrupt moderation.
 class GuestDeviceUnit final : public HostTimerClient {
  public:
   GuestDeviceUnit(Hypervisor& hypervisor, Vm& vm, workloads::GuestDevice& device, std::uint64_t seed)

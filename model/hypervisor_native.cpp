@@ -39,10 +39,8 @@ void Hypervisor::run_native(Vcpu& vcpu, PhysicalCpu& cpu) {
 bool Hypervisor::native_interrupt(Vcpu& vcpu, PhysicalCpu& cpu) {
   NativeCpu& native = vcpu.native;
   const bool shadow = std::exchange(native.shadow, false);
-  if (cpu.something_due()) {
-    cpu.take_interrupts();
-    native.look = true;
-  }
+  // something_due() alone only says how far this pCPU has run ahead.
+  if (cpu.something_due() && cpu.take_interrupts()) native.look = true;
   if (vcpu.timer.pending) inject_timer_irqs(vcpu, cpu);
   if (!native.look || !native.interrupts_enabled || shadow) return false;
   cpu.synchronise();
@@ -150,7 +148,7 @@ void Hypervisor::native_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestActio
       vcpu.spinning = true;
       cpu.spin_wait(never_cycles, vcpu.memory_event);
       vcpu.spinning = false;
-      if (cpu.something_due() || cpu.at_end()) return;
+      if (cpu.interrupt_pending() || cpu.at_end()) return;
       continue;
     }
     const std::uint64_t turns = ready <= start ? 0 : (ready - start + turn - 1) / turn;

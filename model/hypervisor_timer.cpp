@@ -41,7 +41,7 @@ void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
     cpu.synchronise();
     start_sw_timer(vcpu, cpu);
   }
-  trace(cpu, vcpu, EventKind::kvm_hv_timer_state, 0);
+  if (!vcpu.vm.native) trace(cpu, vcpu, EventKind::kvm_hv_timer_state, 0);
 }
 
 // start_sw_tscdeadline, start_sw_period: a deadline fires early by the advance; one that lies no further away

@@ -73,6 +73,9 @@ const std::vector<Binding<Costs>>& cost_parameters() {
       cost("g_call_handler", &Costs::g_call_handler,
            "Guest kernel: the vector of a call from its first instruction to the callback, without the EOI."),
       cost("g_spin_turn", &Costs::g_spin_turn, "Guest kernel: one turn of a loop around PAUSE.", 1),
+      cost("t_vhost", &Costs::t_vhost,
+           "What virtualization adds to a device's latency: eventfd, the vhost worker's wake-up and copy, "
+           "irqfd."),
       cost("t_apic_native", &Costs::t_apic_native,
            "vm.native: a write of the physical APIC's MSRs, or the notification of a device.", 1),
       cost("g_irq", &Costs::g_irq, "Guest kernel: interrupt entry, and irq_exit.", 1),

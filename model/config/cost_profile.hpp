@@ -46,6 +46,7 @@ struct Costs {
   std::uint32_t g_call_target = 0;   ///< the same for each target
   std::uint32_t g_call_handler = 0;  ///< call-function vector, from its first instruction to the callback
   std::uint32_t g_spin_turn = 0;     ///< one turn of a loop around PAUSE
+  std::uint32_t t_vhost = 0;         ///< a request to a virtual device: eventfd, vhost worker, irqfd
   std::uint32_t t_apic_native = 0;   ///< a write of the physical APIC, or of a device, without virtualization
   std::uint32_t g_irq = 0;           ///< interrupt entry to the handler's work, with irq_exit
   std::uint32_t g_timer = 0;         ///< hrtimer_interrupt

@@ -36,6 +36,11 @@ std::vector<Binding<VmDraft>> guest_parameters() {
   using Haltpoll = HaltpollParameters;
   constexpr std::int64_t uint_max = std::numeric_limits<std::uint32_t>::max();
   return {
+      boolean<VmDraft>(
+          "vm.native", &VmDraft::native,
+          "Run the task set on the pCPUs themselves, without virtualization: what a guest is compared "
+          "with. Needs tasks, x2APIC and a pCPU of its own for each vCPU.",
+          "the host rows of measurements 1.2"),
       in_guest(
           choice<GuestOsConfig>("vm.idle", &GuestOsConfig::idle,
                                 {{"hlt", GuestIdle::hlt},
