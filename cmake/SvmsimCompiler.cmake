@@ -54,7 +54,8 @@ endif()
 # the build and gains nothing that could be measured.
 function(svmsim_cold)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
-  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS
+    "$<$<CONFIG:Release>:-O1>" "$<$<BOOL:${SVMSIM_SANITIZE}>:-O0>")
 endfunction()
 
 # svmsim_room(NAME DEPENDS...): the static library of one room, all .cpp files below its directory.
