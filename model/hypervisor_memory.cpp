@@ -59,21 +59,18 @@ svm::Step Hypervisor::execute_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::Gues
   for (;;) {
     cpu.synchronise();
     const std::uint64_t ready = vcpu.source->spin_ready();
-    if (ready == unknown) {
-      if (cpu.local() >= exit_at) break;
-      vcpu.spinning = true;
-      cpu.spin_wait(exit_at, vcpu.memory_event);
-      vcpu.spinning = false;
-      if (cpu.interrupt_pending() || cpu.doorbell_due() || cpu.at_end()) break;
-      continue;
-    }
-    // The turn whose look finds it.
+    // The turn whose look finds it. Another vCPU may store before that, so that an earlier one does.
     const std::uint64_t turns = ready <= start ? 0 : (ready - start + turn - 1) / turn;
-    const std::uint64_t look = start + turns * turn;
+    const std::uint64_t look = ready == unknown ? never_cycles : start + turns * turn;
     const std::uint64_t stop = std::min(look, exit_at);
-    if (stop > cpu.local() && cpu.guest_work(stop - cpu.local()) != 0) break;
-    found = look <= exit_at;  // a turn looks before it pauses
-    break;
+    if (stop <= cpu.local()) {
+      found = look <= exit_at && look != never_cycles;  // a turn looks before it pauses
+      break;
+    }
+    vcpu.spinning = true;
+    cpu.spin_wait(stop, vcpu.memory_event);
+    vcpu.spinning = false;
+    if (cpu.interrupt_pending() || cpu.doorbell_due() || cpu.at_end()) break;
   }
   if (pauses) {
     const std::uint64_t done = std::min(completing, (cpu.local() - start + turn - 1) / turn);

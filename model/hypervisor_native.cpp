@@ -144,16 +144,16 @@ void Hypervisor::native_spin(Vcpu& vcpu, PhysicalCpu& cpu, const svm::GuestActio
     cpu.synchronise();
     if (vcpu.vm.finished) return;
     const std::uint64_t ready = vcpu.source->spin_ready();
-    if (ready == workloads::WorkloadSource::never_ready) {
+    const std::uint64_t turns = ready <= start ? 0 : (ready - start + turn - 1) / turn;
+    const std::uint64_t look =
+        ready == workloads::WorkloadSource::never_ready ? never_cycles : start + turns * turn;
+    if (look > cpu.local()) {
       vcpu.spinning = true;
-      cpu.spin_wait(never_cycles, vcpu.memory_event);
+      cpu.spin_wait(look, vcpu.memory_event);
       vcpu.spinning = false;
       if (cpu.interrupt_pending() || cpu.at_end()) return;
       continue;
     }
-    const std::uint64_t turns = ready <= start ? 0 : (ready - start + turn - 1) / turn;
-    const std::uint64_t look = start + turns * turn;
-    if (look > cpu.local() && cpu.guest_work(look - cpu.local()) != 0) return;
     return retire_shared(vcpu, cpu);
   }
 }

@@ -72,6 +72,34 @@ def split_table(exits: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     return titled(f"Exit to entry, by what the host did ({unit})", result)
 
 
+_MOST_HALT_ROWS = 16
+
+
+def halt_table(
+    vcpus: Iterable[Mapping[str, Any]], total: Mapping[str, Any]
+) -> RenderableType | None:
+    """Where the time of halts went, by vCPU and in all; None when nothing halted with an exit."""
+    halting = [vcpu for vcpu in vcpus if vcpu.get("halt", {}).get("count")]
+    if not halting:
+        return None
+    rows = {
+        f"{vcpu['vm']} vCPU {vcpu['vcpu']}": vcpu["halt"] for vcpu in halting[:_MOST_HALT_ROWS]
+    }
+    if len(halting) > _MOST_HALT_ROWS:
+        rows[f"... {len(halting) - _MOST_HALT_ROWS} more"] = {}
+    rows["all"] = total
+    scale, unit = _unit(float(total.get(key) or 0) for _, key in _SPLIT)
+    result = table(["halts of", "count", *(name for name, _ in _SPLIT)])
+    for name, values in rows.items():
+        if not values:
+            result.add_row(name)
+            continue
+        times = [float(values.get(key) or 0) for _, key in _SPLIT]
+        cells = (f"{time / scale:,.3f}" if time else "-" for time in times)
+        result.add_row(name, f"{values['count']:,}", *cells)
+    return titled(f"Halts, by where their time went ({unit})", result)
+
+
 def share_table(pcpus: Iterable[Mapping[str, Any]]) -> RenderableType:
     """What share of its time each physical CPU spent in guest, host, polling, tasks and idle."""
     result = table(["pCPU", "guest", "host", "polling", "tasks", "idle", "switches"])
@@ -132,14 +160,17 @@ def result_view(result: Result) -> RenderableType:
     parts: list[RenderableType] = [
         split_table(data["exits"]),
         Text(),
-        share_table(data["pcpus"]),
     ]
+    halts = halt_table(data["vcpus"], data.get("halt", {}))
+    if halts is not None:
+        parts += [halts, Text()]
+    parts += [share_table(data["pcpus"])]
     latency = latency_table(data["latency"])
     if latency is not None:
         parts += [Text(), latency]
     parts += [Text(), metrics_line(data["workload"])]
     if data.get("busy_reason"):
-        parts += [Text(data["busy_reason"])]
+        parts += [Text(f"busy host: {data['busy_reason']}")]
     parts += [Text(f"advice: {item['text']} ({item['setting']})") for item in result.advice]
     return Group(*parts)
 

@@ -90,11 +90,15 @@ def _statistic(path: str, value: Any) -> Iterator[Fault]:
 
 
 _EXIT_NUMBERS = ("time_ns", "min_ns", "max_ns", "mean_ns", "error_pct")
-_EXITS = _table_of(
-    _record({"count": _integer, **dict.fromkeys(_EXIT_NUMBERS, _number)}, rest=_optional_number)
+_COUNTER = _record(
+    {"count": _integer, **dict.fromkeys(_EXIT_NUMBERS, _number)}, rest=_optional_number
 )
+_EXITS = _table_of(_COUNTER)
 _PCPU = ("pcpu", "guest_ns", "host_ns", "poll_ns", "context_switches")
 _LATENCY = ("mean_ns", "p50_ns", "p99_ns", "max_ns")
+_LATENCY_RECORD = _record(
+    {"count": _integer, **dict.fromkeys(_LATENCY, _number)}, rest=_optional_number
+)
 _RESULT = _record(
     {
         "version": _string,
@@ -104,7 +108,8 @@ _RESULT = _record(
         "exits": _EXITS,
         "vcpus": _list_of(
             _record(
-                {"vm": _string, "vcpu": _integer, "exits": _EXITS, "stats": _table_of(_statistic)}
+                {"vm": _string, "vcpu": _integer, "exits": _EXITS, "stats": _table_of(_statistic)},
+                {"halt": _COUNTER},
             )
         ),
         "pcpus": _list_of(
@@ -113,14 +118,27 @@ _RESULT = _record(
                 rest=_optional_number,
             )
         ),
-        "latency": _table_of(
-            _record({"count": _integer, **dict.fromkeys(_LATENCY, _number)}, rest=_optional_number)
-        ),
+        "latency": _table_of(_LATENCY_RECORD),
         "workload": _record(
             {"kind": _string}, {"metrics": _table_of(_anything), "failure": _string}
         ),
     },
-    {"advice": _list_of(_record(dict.fromkeys(("id", "text", "setting"), _string)))},
+    {
+        "advice": _list_of(_record(dict.fromkeys(("id", "text", "setting"), _string))),
+        "halt": _COUNTER,
+        "busy_reason": _string,
+        "tasks": _list_of(
+            _record(
+                {
+                    "name": _string,
+                    "tid": _integer,
+                    "run_ns": _integer,
+                    "loops": _integer,
+                    "wakeup": _LATENCY_RECORD,
+                }
+            )
+        ),
+    },
 )
 
 

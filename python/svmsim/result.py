@@ -177,6 +177,44 @@ class Result:
         )
 
     @property
+    def halts(self) -> pl.DataFrame:
+        """Frame of (vm, vcpu) and `EXIT_COLUMNS` of its halts: the exits hlt and idle-halt together.
+
+        `time_ns` is `handling_ns` + `polling_ns` + `blocked_ns` + `runqueue_ns` + `cstate_ns`. A
+        vCPU without HLT exits has a row of zeros.
+        """
+        rows = [
+            {"vm": vcpu["vm"], "vcpu": vcpu["vcpu"]}
+            | {column: vcpu.get("halt", {}).get(column, 0) for column in EXIT_COLUMNS}
+            for vcpu in self._data["vcpus"]
+        ]
+        return self._frame(rows, ("vm", "vcpu", *EXIT_COLUMNS), floats={"mean_ns", "error_pct"})
+
+    @property
+    def busy_reason(self) -> str:
+        """Why the host is busy although its guests are idle, in one line; empty when it is not.
+
+        Polling saturation, timer storm or halt storm, with the figures behind it.
+        """
+        return cast(str, self._data.get("busy_reason", ""))
+
+    @property
+    def tasks(self) -> pl.DataFrame:
+        """Frame of the host's own threads: name, tid, run_ns, loops, and their wake-up latency.
+
+        The latency is wakeup_count, wakeup_mean_ns, wakeup_p50_ns, wakeup_p99_ns, wakeup_max_ns:
+        from the end of a sleep to the first instruction.
+        """
+        rows = []
+        for task in self._data.get("tasks", []):
+            plain = {name: value for name, value in task.items() if name != "wakeup"}
+            latency = {f"wakeup_{name}": value for name, value in task["wakeup"].items()}
+            rows.append(plain | latency)
+        columns = [f"wakeup_{name}" for name in ("count", "mean_ns", "p50_ns", "p99_ns", "max_ns")]
+        first = ("name", "tid", "run_ns", "loops", *columns)
+        return self._frame(rows, first, floats={"wakeup_mean_ns"})
+
+    @property
     def vcpus(self) -> pl.DataFrame:
         """Frame of (vm, vcpu) and KVM's statistics of it, named as in KVM's binary statistics."""
         rows = [
@@ -209,7 +247,7 @@ class Result:
 
         names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
         columns = {name: [row.get(name) for row in rows] for name in names}
-        texts = {"vm", "exit", "kind"}
+        texts = {"vm", "exit", "kind", "name"}
 
         def column(name: str, values: list[Any]) -> pl.Series:
             if name in texts:

@@ -166,6 +166,25 @@ TEST_CASE("a wake-up on another CPU: one reschedule IPI to a halted one, none to
   CHECK(sent_ipis(events, 0xfd) == 0);
 }
 
+TEST_CASE("a poll that will end by itself sees a wake-up from another CPU before that") {
+  const TaskFile file(wake_other);
+  for (const char* idle : {"cpuidle_kvm", "haltpoll"}) {
+    for (const char* native : {"true", "false"}) {
+      CAPTURE(idle);
+      CAPTURE(native);
+      std::vector<workloads::TraceEvent> events;
+      const auto result = run(file.path(), 2,
+                              {fmt::format("vm.idle=\"{}\"", idle), fmt::format("vm.native={}", native),
+                               "vm.guest_halt_poll_ns=2000000", "vm.guest_halt_poll_grow_start=2000000"},
+                              &events);
+      CHECK(task_metric(result, "sleeper_rounds") == 200);
+      // The window is four times as long as the gap between two wake-ups.
+      CHECK(task_metric(result, "sleeper_wake_mean_ns") < 10'000);
+      CHECK(sent_ipis(events, 0xfd) <= 1);  // haltpoll's first idle halts
+    }
+  }
+}
+
 TEST_CASE("a call of all other CPUs: one shorthand, or one IPI each, and the caller waits for all") {
   const TaskFile file(
       R"({"tasks": {"caller": {"cpus": 0, "loop": 100, "phases": {"p": {"run": 20, "ipi": "all"}}},

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Tolerance = Literal["E", "R", "A", "-"]
+Tolerance = Literal["E", "R", "A", "D", "-"]
 
 TOLERANCES = {
     "E": "exact",
     "R": "ratio of two simulated figures within a band",
     "A": "absolute figure within a band",
+    "D": "sign, for every seed and greater than what the seeds differ by",
     "-": "reported, not judged",
 }
 
@@ -23,8 +24,8 @@ class Judged:
 
     quantity: str
     simulated: float
-    published: float | tuple[float, float]
-    """A pair is a range: anything in it agrees with what was published."""
+    published: float | tuple[float, float] | None
+    """A pair is a range: anything in it agrees with what was published; None: no figure was."""
     tolerance: Tolerance
     low: float
     high: float
@@ -34,8 +35,8 @@ class Judged:
 
     @property
     def ratio(self) -> float | None:
-        """Simulated by published; None against a range or zero."""
-        if isinstance(self.published, tuple) or self.published == 0:
+        """Simulated by published; None against a range, zero or nothing."""
+        if isinstance(self.published, tuple) or not self.published:
             return None
         return self.simulated / self.published
 
@@ -71,7 +72,9 @@ class Judged:
 
     @property
     def published_text(self) -> str:
-        """The published figure, or the range."""
+        """The published figure, or the range; `-` when there is none."""
+        if self.published is None:
+            return "-"
         if isinstance(self.published, tuple):
             return "..".join(self.number(value) for value in self.published)
         return self.number(self.published)
