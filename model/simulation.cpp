@@ -182,7 +182,14 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
         {task->comm, task->tid, task->run_cycles(), task->loops_done(), task->wakeup_latency()});
   result.workload_kind = kinds_of(scenario);
   add_metrics(result, machine, scenario);
-  result.busy_reason = busy_reason(result);
+  std::uint64_t device_interrupts = 0;
+  for (const auto& vcpu : machine.vcpus()) {
+    const auto* devices = vcpu->index == 0 ? vcpu->source->devices() : nullptr;
+    if (devices == nullptr) continue;
+    for (const workloads::GuestDevice& device : *devices)
+      device_interrupts += device.completed;
+  }
+  result.busy_reason = busy_reason(result, device_interrupts);
   result.failure = early_end(machine, scenario.run.duration_ns.has_value());
   return result;
 }

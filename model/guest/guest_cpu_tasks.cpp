@@ -17,8 +17,9 @@ namespace flags = svm::action_flags;
 // The CPU is up: the tasks that begin on it.
 void GuestCpuSource::start(std::uint64_t tsc) {
   if (watchdog_cycles_ != 0) watchdog_next_ = tsc + watchdog_cycles_;
+  shared().online = true;
   for (const auto& task : kernel_->tasks()) {
-    if (task->cpu != cpu_) continue;
+    if (task->cpu != cpu_ || task->on_rq || task->began != 0) continue;  // one that came here in its sleep
     if (task->spec->delay_ns == 0) {
       shared().queue.enqueue(*task, EnqueueKind::initial, kernel_->to_ns(tsc));
     } else {
@@ -169,9 +170,8 @@ void GuestCpuSource::block(std::uint64_t tsc) {
   const bool first = next_timer() != never && next_timer() < std::min(programmed_, tick_next_);
   shared().queue.sleep(task, kernel_->to_ns(tsc));
   schedule(tsc);
-  // hrtimer_start programs the hardware when the new timer is the first; the idle loop looks anew before it
-  // halts.
-  if (first && shared().current != nullptr) {
+  // hrtimer_start programs the hardware when the new timer is the first.
+  if (first) {
     Code head;
     program_timer(tsc, head);
     code_.items.insert(code_.items.begin(), head.items.begin(), head.items.end());

@@ -126,7 +126,7 @@ unsigned GuestKernel::select_cpu(const GuestTask& task, unsigned waker) const {
   };
   const auto idle = [&](unsigned cpu) {
     const GuestCpuShared& shared = *cpus_[cpu];
-    return shared.current == nullptr && shared.queue.nr_running() == 0;
+    return shared.online && shared.current == nullptr && shared.queue.nr_running() == 0;
   };
   if (may(task.cpu) && idle(task.cpu)) return task.cpu;
   if (may(waker) && idle(waker)) return waker;

@@ -68,6 +68,7 @@ struct GuestCpuShared {
   static constexpr std::uint64_t never = workloads::WorkloadSource::never_ready;
 
   RunQueue queue;
+  bool online = false;                 ///< it has booted; before, no task is sent to it
   GuestTask* current = nullptr;        ///< nullptr = the idle task
   bool polling = false;                ///< TIF_POLLING_NRFLAG of the idle task
   std::uint64_t told_at = never;       ///< polling: when what was stored for it becomes visible

@@ -1,5 +1,7 @@
 #include "model/stats/busy_reason.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "svm/exit_code.hpp"
@@ -18,7 +20,7 @@ struct Totals {
   std::uint64_t halt_handling = 0;
 };
 
-Totals totals(const RunResult& result) {
+Totals totals(const RunResult& result, std::uint64_t others) {
   Totals sum;
   for (const PcpuResult& pcpu : result.pcpus) {
     // A pCPU that never ran a vCPU says nothing about them.
@@ -29,6 +31,10 @@ Totals totals(const RunResult& result) {
     sum.all += static_cast<double>(result.sim_cycles);
     sum.timers += pcpu.timer_interrupts;
   }
+  // The sleeps of host threads end by timers, too.
+  for (const TaskResult& task : result.tasks)
+    others += task.wakeup_latency.count();
+  sum.timers -= std::min(sum.timers, others);
   const ExitCounter halts = halt_split(total_exits(result));
   sum.halts = halts.count;
   sum.halt_handling = halts.handling();
@@ -45,10 +51,10 @@ ExitCounter halt_split(const std::vector<ExitStats::Row>& exits) {
   return sum;
 }
 
-std::string busy_reason(const RunResult& result) {
+std::string busy_reason(const RunResult& result, std::uint64_t device_interrupts) {
   constexpr double idle_guest = 0.2;  // share of guest mode below which guests count as idle
   constexpr double busy_host = 0.1;   // share of the host from which it counts as busy
-  const Totals sum = totals(result);
+  const Totals sum = totals(result, device_interrupts);
   if (sum.all == 0 || result.vcpus.empty()) return {};
   const double host_share = (sum.host + sum.poll) / sum.all;
   if (sum.guest / sum.all >= idle_guest || host_share < busy_host) return {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "model/stats/run_result.hpp"
@@ -11,6 +12,7 @@ namespace svmsim::model {
 
 /// One line that says why the host is busy although its guests are idle: polling saturation, timer storm or
 /// halt storm, with the figures behind it. "" when the guests work, or when the host is idle, too.
-[[nodiscard]] std::string busy_reason(const RunResult& result);
+/// `device_interrupts`: the host timers that stood for answers of devices, and not for timers of guests.
+[[nodiscard]] std::string busy_reason(const RunResult& result, std::uint64_t device_interrupts = 0);
 
 }  // namespace svmsim::model

@@ -88,6 +88,8 @@ class Study(StrEnum):
 
     idle_hlt = "idle-hlt"
     ipi = "ipi"
+    halt_polling = "halt-polling"
+    hlt_exits = "hlt-exits"
 
 
 def _write_out(text: str) -> None:
@@ -204,18 +206,28 @@ def study(
     full: Annotated[
         bool, typer.Option("--full", help="ipi: every fan-out up to 255 instead of a part.")
     ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="halt-polling, hlt-exits: shorter runs, a small sweep.")
+    ] = False,
 ) -> None:
     """Repeat a published experiment: published beside simulated, with a verdict."""
-    from svmsim.studies import idle_hlt, ipi
+    from svmsim.studies import halt_polling, hlt_exits, idle_hlt, ipi
 
     make_directory(out)
     _check_outputs(json_)
-    outcome: idle_hlt.Outcome | ipi.Outcome
+    if full and name is not Study.ipi:
+        raise UserError([problem("only the ipi study has a full grid", path="--full")])
+    if quick and name not in (Study.halt_polling, Study.hlt_exits):
+        text = "only the studies halt-polling and hlt-exits have a short form"
+        raise UserError([problem(text, path="--quick")])
+    outcome: idle_hlt.Outcome | ipi.Outcome | halt_polling.Outcome | hlt_exits.Outcome
     if name is Study.ipi:
         outcome = ipi.study(progress=True, full=full)
+    elif name is Study.halt_polling:
+        outcome = halt_polling.study(progress=True, quick=quick)
+    elif name is Study.hlt_exits:
+        outcome = hlt_exits.study(progress=True, quick=quick)
     else:
-        if full:
-            raise UserError([problem("only the ipi study has a full grid", path="--full")])
         outcome = idle_hlt.study(progress=True)
     files = outcome.save(out)
     _write_json(json_, outcome.to_json())

@@ -82,9 +82,7 @@ def halt_table(
     halting = [vcpu for vcpu in vcpus if vcpu.get("halt", {}).get("count")]
     if not halting:
         return None
-    rows = {
-        f"{vcpu['vm']} vCPU {vcpu['vcpu']}": vcpu["halt"] for vcpu in halting[:_MOST_HALT_ROWS]
-    }
+    rows = {f"{vcpu['vm']} vCPU {vcpu['vcpu']}": vcpu["halt"] for vcpu in halting[:_MOST_HALT_ROWS]}
     if len(halting) > _MOST_HALT_ROWS:
         rows[f"... {len(halting) - _MOST_HALT_ROWS} more"] = {}
     rows["all"] = total

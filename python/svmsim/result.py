@@ -178,7 +178,7 @@ class Result:
 
     @property
     def halts(self) -> pl.DataFrame:
-        """Frame of (vm, vcpu) and `EXIT_COLUMNS` of its halts: the exits hlt and idle-halt together.
+        """Frame of (vm, vcpu) and `EXIT_COLUMNS` of its halts: hlt and idle-halt exits together.
 
         `time_ns` is `handling_ns` + `polling_ns` + `blocked_ns` + `runqueue_ns` + `cstate_ns`. A
         vCPU without HLT exits has a row of zeros.

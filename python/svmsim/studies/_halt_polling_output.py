@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-import polars as pl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from svmsim._files import write_text
 from svmsim._render import table, titled
-from svmsim.plot._style import COLUMN_INCHES, MARKERS, OTHER, PAGE_INCHES, PALETTE, STYLE
+from svmsim.plot._style import MARKERS, OTHER, PAGE_INCHES, PALETTE, STYLE
 from svmsim.studies._halt_polling_rows import TRANSACTIONS, published
 from svmsim.studies._seeds_output import (
     judged_markdown,
@@ -28,16 +27,36 @@ from svmsim.studies._seeds_output import (
 from svmsim.studies._table import markdown
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from svmsim.studies.halt_polling import Outcome
 
 _TITLE = "The halt-polling experiment: published beside simulated"
-_SWEEP_COLUMNS = ("gap (us)", "host tasks", "host window (us)", "guest window (us)")
-_SWEEP_COLUMNS += ("latency (us)", "CPU (%)")
+_SWEEP_COLUMNS = (
+    "gap (us)",
+    "host tasks",
+    "host window (us)",
+    "guest window (us)",
+    "latency (us)",
+    "CPU (%)",
+)
 
 
 def _sweep_lines(frame: pl.DataFrame) -> list[list[str]]:
-    """The configurations on a frontier."""
-    best = frame.filter("on_frontier").sort("host_tasks", "gap_us", "cpu_pct")
+    """The configurations on a frontier; of those that do the same, the one with least windows."""
+    import polars as pl
+
+    best = (
+        frame.filter("on_frontier")
+        .with_columns(
+            windows=pl.col("guest_window_us") + pl.col("host_window_us"),
+            latency=pl.col("latency_us").round(1),
+            cpu=pl.col("cpu_pct").round(0),
+        )
+        .sort("windows", maintain_order=True)
+        .unique(["host_tasks", "gap_us", "latency", "cpu"], keep="first", maintain_order=True)
+        .sort("host_tasks", "gap_us", "cpu_pct")
+    )
     return [
         [
             str(row["gap_us"]),
@@ -75,6 +94,8 @@ def frontier(frame: pl.DataFrame) -> Figure:
     gaps = frame["gap_us"].unique(maintain_order=True).sort().to_list()
     tasks = frame["host_tasks"].unique(maintain_order=True).sort().to_list()
     windows = frame["host_window_us"].unique().sort().to_list()
+    # Points that coincide stay seen: the later ones are smaller.
+    sizes = [6.5 - 1.4 * index for index in range(len(windows))]
     with mpl.rc_context({**STYLE, "axes.grid.axis": "both"}):
         figure = Figure(
             figsize=(PAGE_INCHES, 1.6 * len(tasks) + 1.0), dpi=300, layout="constrained"
@@ -89,13 +110,14 @@ def frontier(frame: pl.DataFrame) -> Figure:
                 axes.plot(best["cpu_pct"], best["latency_us"], color=OTHER, linewidth=0.9, zorder=1)
                 for row in part.iter_rows(named=True):
                     colour = PALETTE[windows.index(row["guest_window_us"]) % len(PALETTE)]
+                    host = windows.index(row["host_window_us"])
                     axes.plot(
                         row["cpu_pct"],
                         row["latency_us"],
-                        marker=MARKERS[windows.index(row["host_window_us"]) % len(MARKERS)],
+                        marker=MARKERS[host % len(MARKERS)],
                         color=colour,
                         markerfacecolor=colour if row["on_frontier"] else "white",
-                        markersize=4.0,
+                        markersize=sizes[host],
                         markeredgewidth=0.8,
                         linestyle="",
                     )
@@ -148,7 +170,7 @@ def transactions(outcome: Outcome) -> Figure:
     bars = (("guest_spin_pct", "guest spin"), ("host_poll_pct", "host window 800"))
     names = [data[tasks]["test"] for tasks in TRANSACTIONS]
     with mpl.rc_context({**STYLE, "axes.grid.axis": "x"}):
-        figure = Figure(figsize=(COLUMN_INCHES, 3.0), dpi=300, layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.8), dpi=300, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         for index, (key, words) in enumerate(bars):
@@ -161,9 +183,7 @@ def transactions(outcome: Outcome) -> Figure:
                 )
                 place = line + 0.38 * index
                 first = line == 0
-                axes.barh(
-                    place, row.simulated, 0.34, color=colour, label=words if first else None
-                )
+                axes.barh(place, row.simulated, 0.34, color=colour, label=words if first else None)
                 axes.plot(row.values, [place] * len(row.values), "|", color="black", markersize=5)
                 axes.plot(
                     data[tasks][key],
@@ -197,7 +217,7 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
     frames = save_frame(outcome.sweep.frame, directory, "sweep")
     frames += save_frame(rows_frame(outcome.rows), directory, "rows")
     growth = plot.halt_poll_growth(
-        outcome.growth, title="Growth of halt_poll_ns: idles of 50 µs, then of 300 µs"
+        outcome.growth, title="halt_poll_ns: idles of 50 µs, then of 300 µs"
     )
     figures = {
         "frontier": frontier(outcome.sweep.frame),
@@ -206,6 +226,6 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
     }
     pictures: list[Path] = []
     for name, figure in figures.items():
-        pictures += plot.save(figure, directory / name)  # type: ignore[arg-type]
+        pictures += plot.save(figure, directory / name)
     pngs = [file for file in pictures if file.suffix == ".png"]
     return [table_md, table_json, *frames, *pngs]

@@ -120,7 +120,9 @@ def _tcp_rr(results: Results, part: dict[str, Any]) -> list[SeedRow]:
     always, dynamic, none = (results[f"tcp-rr-{n}"] for n in ("always", "dynamic", "no-poll"))
     public = part["always_us"] / part["no_poll_us"]
     band = around(public, part["ratio_band"])
-    sheet.add("transaction, always : no poll", each_seed(ratio, always, none), public, band, digits=3)
+    sheet.add(
+        "transaction, always : no poll", each_seed(ratio, always, none), public, band, digits=3
+    )
     low, high = part["saving_us"]
     band = ("A", low, high)
     sheet.add("saving of a halt", each_seed(saving, always, none), (low, high), band, unit="us")

@@ -83,7 +83,9 @@ def run_sweep(quick: bool = False) -> Sweep:
     wakes = table.metric("workload.waiter_rounds").select("run", wakes="value")
     gap = pl.col("gap_us").cast(pl.Int64)
     frame = (
-        table.runs.join(rounds, on="run")
+        table.runs.lazy()
+        .collect()
+        .join(rounds, on="run")
         .join(wakes, on="run")
         .select(
             (pl.col("kvm.halt_poll_ns") // 1000).alias("host_window_us"),
@@ -100,9 +102,9 @@ def run_sweep(quick: bool = False) -> Sweep:
     best = [
         not any(
             _dominates(other, row)
-            for other in frame.filter(
-                gap_us=row["gap_us"], host_tasks=row["host_tasks"]
-            ).iter_rows(named=True)
+            for other in frame.filter(gap_us=row["gap_us"], host_tasks=row["host_tasks"]).iter_rows(
+                named=True
+            )
         )
         for row in frame.iter_rows(named=True)
     ]
@@ -110,5 +112,6 @@ def run_sweep(quick: bool = False) -> Sweep:
 
 
 def _dominates(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    pairs = [(one[name], other[name]) for name in ("cpu_pct", "latency_us")]
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+    """Whether `one` is better in one figure and no worse in the other, by more than a per cent."""
+    figures = [(one[name], other[name]) for name in ("cpu_pct", "latency_us")]
+    return all(a <= 1.01 * b for a, b in figures) and any(1.01 * a < b for a, b in figures)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
-from rich.console import RenderableType
 from rich.text import Text
 
 from svmsim._files import write_bytes, write_text
 from svmsim._render import table, titled
 from svmsim.studies._seeds import SeedRow
 from svmsim.studies._table import TOLERANCES, markdown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _COLOURS = {"holds": "green", "fails": "bold red", "-": "dim"}
 _COLUMNS = ("quantity", "published", "simulated", "by seed", "tol.", "accepted", "verdict")
@@ -57,7 +60,9 @@ def judged_markdown(title: str, rows: Sequence[SeedRow]) -> str:
         lines = [[*_cells(row), row.verdict] for row in part]
         text += f"\n## {setup}\n\n" + markdown(list(_COLUMNS), lines)
         text += "".join(f"\n{row.quantity}: {row.note}.\n" for row in part if row.note)
-        text += "".join(f"\nSource: {source}.\n" for source in dict.fromkeys(r.source for r in part))
+        text += "".join(
+            f"\nSource: {source}.\n" for source in dict.fromkeys(r.source for r in part)
+        )
     marks = "; ".join(f"{mark}: {meaning}" for mark, meaning in TOLERANCES.items())
     return text + f"\nTolerance {marks}.\n"
 

@@ -1,8 +1,8 @@
-"""The halt-polling experiment: who polls, host or guest, for how long, and what it gains and costs.
+"""The halt-polling experiment: who polls, host or guest, how long, and what it gains and costs.
 
-The founding ping-pong and transactions of the guest halt polling thread, TCP_RR, nanosleep and block
-I/O, each beside its published figures; then a sweep of host window x guest window x wake gap x
-runnable host tasks. docs/halt-polling.md describes every part.
+The founding ping-pong and transactions of the guest halt polling thread, TCP_RR, nanosleep and
+block I/O, each beside its published figures; then a sweep of host window x guest window x wake gap
+x runnable host tasks. docs/halt-polling.md describes every part.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 PROFILE = "turin"
-PCPUS = 8
+PCPUS = 32
 """Of the host of the transactions; its VM has as many vCPUs."""
-IO_THREADS = {"name": "iothread", "count": 4, "phases": [{"run": "20us", "sleep": "60us"}]}
+IO_THREADS = {"name": "iothread", "count": 8, "phases": [{"run": "20us", "sleep": "60us"}]}
 """Beside the vCPUs of the transactions: more threads than pCPUs."""
 HOST_WINDOWS = {"base": 200_000, "guest-spin": 0, "host-poll": 800_000}
 GROWTH_KERNELS = ("6.1", "6.12")
 
 
 def idle_scenario(tasks: str, **sections: Mapping[str, Any]) -> Scenario:
-    """Return a scenario with one pinned vCPU and a task set; `sections` add to host, kvm, vm, run."""
+    """Return a task set on one pinned vCPU as a scenario; `sections` add to host, kvm, vm, run."""
     guest = {"name": "vm0", "vcpus": 1, "pin": [0], "workload": {"tasks": tasks}}
     return Scenario.from_dict(
         {
@@ -65,7 +65,7 @@ def _ping_pong(duration: str) -> list[Run]:
     ]
 
 
-def _transactions(duration: str) -> list[Run]:
+def _transactions(one: str, many: str) -> list[Run]:
     runs = []
     for tasks in TRANSACTIONS:
         for setting, window in HOST_WINDOWS.items():
@@ -77,10 +77,10 @@ def _transactions(duration: str) -> list[Run]:
                 host={"pcpus": PCPUS, "task": [IO_THREADS]},
                 kvm={"halt_poll_ns": window},
                 vm=vm,
-                run={"duration": duration},
+                run={"duration": many if tasks.endswith("_100") else one},
             )
-            many = tasks.endswith("_100")
-            runs.append(Run(f"{tasks}-{setting}", scenario, weight=20 if many else 5))
+            weight = 20 if tasks.endswith("_100") else 4
+            runs.append(Run(f"{tasks}-{setting}", scenario, weight))
     return runs
 
 
@@ -114,8 +114,8 @@ def _others(duration: str) -> list[Run]:
 
 def published_runs(quick: bool = False) -> list[Run]:
     """Return the published set-ups, in a fixed order; `quick` makes them short."""
-    short, long = ("20ms", "60ms") if quick else ("100ms", "400ms")
-    return [*_ping_pong(short), *_transactions(long), *_others(short)]
+    length, one, many = ("20ms", "60ms", "15ms") if quick else ("100ms", "300ms", "100ms")
+    return [*_ping_pong(length), *_transactions(one, many), *_others(length)]
 
 
 def growth_results() -> dict[str, Result]:
