@@ -6,6 +6,7 @@ pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
 # SystemC's headers warn under our flags; treat them as system headers.
 add_library(svmsim_systemc INTERFACE)

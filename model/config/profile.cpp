@@ -114,20 +114,24 @@ void read_cstates(const RawValue& states, Profile& profile, Problems& problems) 
         problem_at(states, "cstate", fmt::format("expected [[cstate]] tables, found {}", states.in_words())));
     return;
   }
+  std::vector<std::pair<CState, std::string>> read;
   for (const RawValue& state : *states.list()) {
     const std::string path = "cstate";
-    CState result;
+    auto& [result, source] = read.emplace_back();
     read_section(state, cstate_parameters(), "cstate", path, {"source"}, result, problems);
     if (state.table() != nullptr) {
-      read_source(state, path, problems);
+      source = read_source(state, path, problems);
       for (const char* key : {"name", "latency", "residency", "wake"}) {
         if (state.find(key) == nullptr) problems.push_back(problem_at(state, path + "." + key, "missing"));
       }
     }
-    profile.cstates.push_back(std::move(result));
   }
-  std::stable_sort(profile.cstates.begin(), profile.cstates.end(),
-                   [](const CState& a, const CState& b) { return a.latency_ns < b.latency_ns; });
+  std::stable_sort(read.begin(), read.end(),
+                   [](const auto& a, const auto& b) { return a.first.latency_ns < b.first.latency_ns; });
+  for (auto& [state, source] : read) {
+    profile.cstates.push_back(std::move(state));
+    profile.cstate_sources.push_back(std::move(source));
+  }
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct Profile {
   Costs cost;
   std::vector<ProfileCost> costs;                 ///< the same costs, in order of declaration
   std::vector<CState> cstates;                    ///< by rising latency
+  std::vector<std::string> cstate_sources;        ///< of the states, in their order
   std::optional<IdleGovernorKind> idle_governor;  ///< of this host; absent = menu
 };
 
@@ -47,5 +48,8 @@ struct Profile {
 /// A built-in name, or the path of a profile file (a name with a '/' or a suffix is a path). Throws
 /// UserError.
 [[nodiscard]] Profile load_profile(const std::string& name_or_path);
+
+/// The profile as the text of a file that parse_profile() reads as the same profile.
+[[nodiscard]] std::string profile_toml(const Profile& profile);
 
 }  // namespace svmsim::model

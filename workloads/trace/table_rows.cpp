@@ -66,6 +66,10 @@ bool TableParser::perf_us_row(std::string_view text, std::uint64_t number) {
   if (count + 3 < words.size()) row.min_ns = microseconds(words[count + 3]);
   if (count + 4 < words.size()) row.max_ns = microseconds(words[count + 4]);
   if (count + 5 < words.size()) row.mean_ns = microseconds(words[count + 5]);
+  for (std::size_t i = count + 6; i < words.size() && !row.error_pct; ++i) {
+    const bool sign = words[i].substr(0, 2) == "+-";
+    row.error_pct = percent(sign ? words[i].substr(2) : words[i]);
+  }
   return true;
 }
 
