@@ -21,6 +21,7 @@
 #include "model/stats/run_result.hpp"
 #include "model/trace_file_sink.hpp"
 #include "python/binding_support.hpp"
+#include "python/calibration_binding.hpp"
 #include "python/event_binding.hpp"
 #include "python/svm_binding.hpp"
 #include "python/vmcb_binding.hpp"
@@ -147,6 +148,7 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("path"), py::arg("capture") = 0, py::arg("overrides") = std::vector<std::string>{},
       py::arg("trace") = "");
+  bind_calibration(module);
   bind_vmcb(module);
   bind_svm(module);
 }

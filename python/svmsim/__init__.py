@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from svmsim._core import Environment, GuestCpu, Step, Vmcb
     from svmsim._vmcb import explain_vmcb
     from svmsim.analysis import Comparison, Effect, Sensitivity, compare, sobol, tornado
+    from svmsim.calibration import Calibration, calibrate
     from svmsim.campaign import Campaign, Repeat, Sample, SampleRange, When
     from svmsim.events import Events
     from svmsim.result import Result
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Calibration",
     "Campaign",
     "CaseError",
     "CaseResult",
@@ -60,6 +62,7 @@ __all__ = [
     "Vmcb",
     "VmcbError",
     "When",
+    "calibrate",
     "check",
     "compare",
     "explain_vmcb",
@@ -78,6 +81,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"svmsim.{name}")
     elif name in {"Events", "Result", "Scenario"}:
         value = getattr(importlib.import_module(f"svmsim.{name.lower()}"), name)
+    elif name in {"Calibration", "calibrate"}:
+        value = getattr(importlib.import_module("svmsim.calibration"), name)
     elif name in {"Campaign", "Repeat", "Sample", "SampleRange", "When"}:
         value = getattr(importlib.import_module("svmsim.campaign"), name)
     elif name in {"Comparison", "Effect", "Sensitivity", "compare", "sobol", "tornado"}:

@@ -47,7 +47,7 @@ def _check_arguments() -> None:
 
 def _run() -> int:
     """Run the command and return its exit status; the status of usage errors is typer's."""
-    import svmsim._sweep_commands  # noqa: F401 - it adds its commands
+    from svmsim import _calibrate_command, _sweep_commands  # noqa: F401 - they add their commands
     from svmsim._commands import app
 
     status = 0

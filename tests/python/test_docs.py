@@ -59,7 +59,7 @@ def test_the_tutorial_runs(root: Path, tmp_path: Path) -> None:
 def commands() -> dict[str, Any]:
     import typer
 
-    from svmsim import _sweep_commands  # noqa: F401 - registers its commands
+    from svmsim import _calibrate_command, _sweep_commands  # noqa: F401 - they register commands
     from svmsim._commands import app
 
     found: dict[str, Any] = {}

@@ -9,6 +9,7 @@ same picture to the same bytes.
 
 from __future__ import annotations
 
+from svmsim.plot._calibration import calibration, df_calibration
 from svmsim.plot._exits import (
     before_after,
     df_before_after,
@@ -40,7 +41,9 @@ __all__ = [
     "PALETTE",
     "STYLE",
     "before_after",
+    "calibration",
     "df_before_after",
+    "df_calibration",
     "df_exit_counts",
     "df_exit_mix",
     "df_frontier",
