@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
 
 import svmsim as sv
+from conftest import Cli
 from svmsim.calibration import PERF_EVENTS
 
 KNOWN = {"t_world": 900, "t_user_exit": 3900, "h_cpuid": 150, "h_msr": 210, "t_trace": 640}
