@@ -102,8 +102,7 @@ std::string conventions_beside(const CostVector& vector, const Indexes& conventi
                                Index j) {
   std::string text;
   for (const Index other : convention) {
-    if (at.jacobian.col(other).cwiseAbs().dot(at.jacobian.col(j).cwiseAbs()) > 0.0)
-      text += (text.empty() ? "" : ", ") + vector.name(other);
+    if (stand_together(at, other, j)) text += (text.empty() ? "" : ", ") + vector.name(other);
   }
   return text;
 }
@@ -287,7 +286,10 @@ Calibration calibrate(const Request& request, const std::function<void()>& heart
     return some.errors.size() != 0 && some.errors.minCoeff() <= uncertain_error;
   };
   if (!identifies(at, start)) refuse(vector, fit, at, start, set.measurements, knowledge);
-  const VectorXd x = fit.solve(knowledge.free, start);
+  VectorXd x = fit.solve(knowledge.free, start);
+  // A handler that would have to cost less than nothing says that a convention beside it is wrong.
+  while (release_conventions(vector, fit.linearise(x), x, knowledge))
+    x = fit.solve(knowledge.free, x);
   at = fit.linearise(x);
 
   const Fit::Misfit misfit = fit.misfit(knowledge.free, at);

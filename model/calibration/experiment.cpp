@@ -19,8 +19,8 @@ using Json = nlohmann::ordered_json;
 
 // Goals of the doubling harness: long enough that the first iterations do not count. The last batch gives the
 // cycles of an iteration; the mean of an exit reason is over all of them and over what comes before.
-constexpr std::int64_t round_trip_goal = std::int64_t{1} << 19;
-constexpr std::int64_t exit_time_goal = std::int64_t{1} << 22;
+constexpr std::int64_t round_trip_goal = std::int64_t{1} << 18;
+constexpr std::int64_t exit_time_goal = std::int64_t{1} << 21;
 
 bool is_scenario_file(const std::string& workload) {
   return workload.size() > 5 && workload.substr(workload.size() - 5) == ".toml";

@@ -66,6 +66,25 @@ Knowledge choose_free(const CostVector& vector, const Fit& fit, const Linearisat
   return knowledge;
 }
 
+bool stand_together(const Linearisation& at, Index a, Index b) {
+  return at.jacobian.col(a).cwiseAbs().dot(at.jacobian.col(b).cwiseAbs()) > 0.0;
+}
+
+bool release_conventions(const CostVector& vector, const Linearisation& at, const VectorXd& x,
+                         Knowledge& knowledge) {
+  Indexes released;
+  for (const Index convention : knowledge.convention) {
+    const bool wrong = std::any_of(knowledge.free.begin(), knowledge.free.end(), [&](Index j) {
+      return x[j] <= vector.lower()[j] && stand_together(at, convention, j);
+    });
+    if (wrong) released.push_back(convention);
+  }
+  knowledge.convention = without(knowledge.convention, released);
+  knowledge.free.insert(knowledge.free.end(), released.begin(), released.end());
+  std::sort(knowledge.free.begin(), knowledge.free.end());
+  return !released.empty();
+}
+
 std::vector<MeasuredSum> measured_sums(const CostVector& vector, const std::vector<Measurement>& measurements,
                                        const Linearisation& at, const VectorXd& x, const Indexes& open) {
   constexpr double least_factor = 5e-3;

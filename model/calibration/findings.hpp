@@ -27,6 +27,14 @@ inline constexpr double uncertain_error = 0.5;
 [[nodiscard]] Knowledge choose_free(const CostVector& vector, const Fit& fit, const Linearisation& at,
                                     const Eigen::VectorXd& x, const std::vector<Eigen::Index>& kept);
 
+/// Frees the conventional costs that stand beside a fitted one which has come to its least value. Returns
+/// whether there were any.
+[[nodiscard]] bool release_conventions(const CostVector& vector, const Linearisation& at,
+                                       const Eigen::VectorXd& x, Knowledge& knowledge);
+
+/// Whether two costs are in one measurement.
+[[nodiscard]] bool stand_together(const Linearisation& at, Eigen::Index a, Eigen::Index b);
+
 /// The sums of costs that are measured where the costs are not, the shortest first.
 [[nodiscard]] std::vector<MeasuredSum> measured_sums(const CostVector& vector,
                                                      const std::vector<Measurement>& measurements,

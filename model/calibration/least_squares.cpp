@@ -58,6 +58,9 @@ VectorXd bounded_least_squares(const MatrixXd& a, const VectorXd& b, const Vecto
         x[free[i]] =
             std::clamp(x[free[i]] + share * step[static_cast<Index>(i)], lower[free[i]], upper[free[i]]);
       if (stopped >= 0) {
+        // Exactly, whatever the sum above was rounded to: which bound it is is told by the value.
+        x[stopped] =
+            upper[stopped] - x[stopped] < x[stopped] - lower[stopped] ? upper[stopped] : lower[stopped];
         bound[static_cast<std::size_t>(stopped)] = true;
         continue;
       }
