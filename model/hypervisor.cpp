@@ -65,7 +65,7 @@ void Hypervisor::vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.requests &= ~request::unblock;
     cpu.synchronise();
     if (vcpu.timer.pending) {
-      inject_timer_irqs(vcpu, cpu);
+      inject_timer_irqs(vcpu, cpu, &vcpu);
       cpu.synchronise();
     }
     if (vcpu.vm.finished) return end_vcpu(vcpu, cpu);

@@ -46,6 +46,9 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   /// takes effect when the vCPU thread is next in user space, to which it is sent.
   void request_disabled_exits(Vcpu& vcpu, PhysicalCpu& cpu, DisabledExits exits);
 
+  /// The pCPU to which the kernel moves the timers of CPUs in nohz_full; nullptr: they stay where they are.
+  void set_timer_cpu(PhysicalCpu* cpu) noexcept { timer_cpu_ = cpu; }
+
   /// Called when the last vCPU has ended, with the local clock.
   void set_on_all_ended(std::function<void(std::uint64_t)> action) { on_all_ended_ = std::move(action); }
   [[nodiscard]] const unsigned& live_vcpus() const noexcept { return live_vcpus_; }
@@ -154,7 +157,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   static void set_dr_intercepts(svm::VmcbControl& control, bool on);
 
   // hypervisor_nmi.cpp: NMI, SMI, INIT and SIPI.
-  static void service_requests(Vcpu& vcpu, PhysicalCpu& cpu);
+  void service_requests(Vcpu& vcpu, PhysicalCpu& cpu);
   static void process_nmi(Vcpu& vcpu);
   [[nodiscard]] static bool nmi_masked(const Vcpu& vcpu);
   static void set_nmi_mask(Vcpu& vcpu, bool masked);
@@ -211,10 +214,16 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu);
   void start_sw_timer(Vcpu& vcpu, PhysicalCpu& cpu);
   static void cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  static void cancel_hrtimer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void arm_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void restart_after_divider(Vcpu& vcpu, PhysicalCpu& cpu);
+  void start_hrtimer(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t expires_cycles);
+  [[nodiscard]] bool can_post_timer_interrupt(const Vcpu& vcpu) const;
   void apic_timer_expired(Vcpu& vcpu, PhysicalCpu& cpu, bool from_timer);
-  void inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu);
-  static void migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu);
+  void inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu, const Vcpu* context);
+  void migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu);
   void wait_lapic_expire(Vcpu& vcpu, PhysicalCpu& cpu);
+  void wait_for_deadline(Vcpu& vcpu, PhysicalCpu& cpu, const Vcpu* context);
   void adjust_timer_advance(Vcpu& vcpu, std::int64_t delta_cycles) const;
   [[nodiscard]] bool write_tsc_deadline(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value);
 
@@ -332,6 +341,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   apic::AvicRegisters avic_registers_;
   unsigned live_vcpus_ = 0;
   std::function<void(std::uint64_t)> on_all_ended_;
+  PhysicalCpu* timer_cpu_ = nullptr;
   void note_ended(PhysicalCpu& cpu);
   std::uint64_t warmup_cycles_ = 0;
   std::uint64_t exits_to_heartbeat_ = heartbeat_exits;

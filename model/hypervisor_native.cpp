@@ -41,7 +41,7 @@ bool Hypervisor::native_interrupt(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool shadow = std::exchange(native.shadow, false);
   // something_due() alone only says how far this pCPU has run ahead.
   if (cpu.something_due() && cpu.take_interrupts()) native.look = true;
-  if (vcpu.timer.pending) inject_timer_irqs(vcpu, cpu);
+  if (vcpu.timer.pending) inject_timer_irqs(vcpu, cpu, &vcpu);
   if (!native.look || !native.interrupts_enabled || shadow) return false;
   cpu.synchronise();
   native.look = false;

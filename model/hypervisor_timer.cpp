@@ -28,10 +28,21 @@ void Hypervisor::create_timer(Vcpu& vcpu) {
   vcpu.timer.advance_ns = kvm_.lapic_timer_advance ? advance_initial_ns : 0;
 }
 
-// start_apic_timer with start_sw_timer: what the register write that came before it asks for. A count or
-// deadline of 0 only cancels.
+// start_apic_timer with start_sw_timer: what the write of a count or deadline that came before it asks for. 0
+// only cancels.
 void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   cancel_apic_timer(vcpu, cpu);
+  arm_apic_timer(vcpu, cpu);
+}
+
+// restart_apic_timer of the kernel, after a change of the divider: an expiry that is pending stays so.
+void Hypervisor::restart_after_divider(Vcpu& vcpu, PhysicalCpu& cpu) {
+  cancel_hrtimer(vcpu, cpu);
+  if (vcpu.timer.pending && vcpu.apic().timer().mode() != apic::TimerMode::periodic) return;
+  arm_apic_timer(vcpu, cpu);
+}
+
+void Hypervisor::arm_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   // A replay has its timer's interrupts from the recording.
   if (vcpu.external_causes) return;
   const bool armed = vcpu.apic().timer().armed();
@@ -54,16 +65,41 @@ void Hypervisor::start_sw_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool deadline = apic.timer().mode() == apic::TimerMode::tsc_deadline;
   const std::uint64_t early = deadline ? ns_to_cycles(vcpu.timer.advance_ns, host_.tsc_hz) : 0;
   if (expiry > now && expiry - now > early) {
-    cpu.start_timer(vcpu.timer, cpu.local() + (expiry - now) - early);
-    return;
+    return start_hrtimer(vcpu, cpu, cpu.local() + (expiry - now) - early);
   }
   apic_timer_expired(vcpu, cpu, false);
   if (apic.timer().mode() == apic::TimerMode::periodic) start_sw_timer(vcpu, cpu);
 }
 
+// kvm_can_post_timer_interrupt: an expiry may be delivered to a vCPU in guest mode from another pCPU.
+bool Hypervisor::can_post_timer_interrupt(const Vcpu& vcpu) const {
+  return kvm_.pi_inject_timer && vcpu.apicv_active && (vcpu.disabled_exits.hlt || vcpu.disabled_exits.mwait);
+}
+
+// hrtimer_start. get_nohz_timer_target takes it from a pCPU in nohz_full to one that serves interrupts.
+void Hypervisor::start_hrtimer(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t expires_cycles) {
+  // It runs already: cancelled too late.
+  if (vcpu.timer.cpu() != nullptr) return;
+  const auto& isolated = host_.nohz_full;
+  const bool moves = timer_cpu_ != nullptr && timer_cpu_ != &cpu && can_post_timer_interrupt(vcpu) &&
+                     std::find(isolated.begin(), isolated.end(), cpu.index()) != isolated.end();
+  if (!moves) return cpu.start_timer(vcpu.timer, expires_cycles);
+  cpu.synchronise();
+  timer_cpu_->start_timer_for(cpu, vcpu.timer, expires_cycles);
+  cpu.notified_others();
+}
+
+// hrtimer_cancel: waits for a callback that is about to run, or runs, on another pCPU.
+void Hypervisor::cancel_hrtimer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  while (vcpu.timer.cpu() != nullptr && !cpu.cancel_timer(vcpu.timer) && !cpu.at_end()) {
+    cpu.charge(cpu.costs().poll_step + 1);
+    cpu.synchronise();
+  }
+}
+
 // cancel_apic_timer. What is pending is lost with it.
 void Hypervisor::cancel_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
-  if (vcpu.timer.cpu() != nullptr) cpu.cancel_timer(vcpu.timer);
+  cancel_hrtimer(vcpu, cpu);
   vcpu.timer.pending = false;
 }
 
@@ -83,26 +119,34 @@ void Hypervisor::apic_timer_expired(Vcpu& vcpu, PhysicalCpu& cpu, bool from_time
   const std::uint64_t deadline = apic.take_timer(guest_tsc(vcpu, cpu));
   if (vcpu.timer.pending) return;
   if (deadline != 0) vcpu.timer.expired_tscdeadline = deadline;
-  if (!from_timer && vcpu.apicv_active) return inject_timer_irqs(vcpu, cpu);
+  if (!from_timer && vcpu.apicv_active) return inject_timer_irqs(vcpu, cpu, &vcpu);
+  // kvm_use_posted_timer_interrupt
+  if (vcpu.mode == VcpuMode::in_guest && can_post_timer_interrupt(vcpu)) {
+    if (vcpu.timer.expired_tscdeadline != 0 && vcpu.timer.advance_ns != 0)
+      wait_for_deadline(vcpu, cpu, nullptr);
+    return inject_timer_irqs(vcpu, cpu, nullptr);
+  }
   vcpu.timer.pending = true;
   vcpu.requests |= request::unblock;
   if (from_timer) kick(vcpu, cpu);
 }
 
-// kvm_inject_apic_timer_irqs: kvm_apic_local_deliver of LVTT.
-void Hypervisor::inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu) {
+// kvm_inject_apic_timer_irqs: kvm_apic_local_deliver of LVTT. `context`: the vCPU in whose context it
+// happens.
+void Hypervisor::inject_timer_irqs(Vcpu& vcpu, PhysicalCpu& cpu, const Vcpu* context) {
   vcpu.timer.pending = false;
   const std::uint32_t entry = vcpu.apic().lvt_timer();
   if (!vcpu.apic().hardware_enabled() || (entry & apic::LocalApic::lvt_masked) != 0) return;
   apic::IcrCommand message;
   message.vector = static_cast<std::uint8_t>(entry);
   message.assert = true;
-  accept_irq(vcpu, cpu, &vcpu, message);
+  accept_irq(vcpu, cpu, context, message);
 }
 
 // kvm_migrate_timers, at the entry after the vCPU came to another pCPU. A timer that is about to expire where
-// it is stays there.
+// it is stays there, and so does one that may be posted.
 void Hypervisor::migrate_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (can_post_timer_interrupt(vcpu)) return;
   if (vcpu.timer.cpu() == nullptr || vcpu.timer.cpu() == &cpu) return;
   cpu.synchronise();
   const std::uint64_t expires = vcpu.timer.expires_cycles();
@@ -117,10 +161,20 @@ void Hypervisor::wait_lapic_expire(Vcpu& vcpu, PhysicalCpu& cpu) {
   // Under AVIC the hardware has not taken it yet.
   const bool on_its_way = (vcpu.apicv_active ? apic.irr() : apic.isr()).test(vector);
   if (vcpu.timer.advance_ns == 0 || !apic.hardware_enabled() || !on_its_way) return;
+  wait_for_deadline(vcpu, cpu, &vcpu);
+}
+
+// __kvm_wait_lapic_expire, on the pCPU of the vCPU or where its timer has expired.
+void Hypervisor::wait_for_deadline(Vcpu& vcpu, PhysicalCpu& cpu, const Vcpu* context) {
   const std::uint64_t deadline = vcpu.timer.expired_tscdeadline;
   vcpu.timer.expired_tscdeadline = 0;
   const auto delta = static_cast<std::int64_t>(guest_tsc(vcpu, cpu) - deadline);
-  trace(cpu, vcpu, EventKind::kvm_wait_lapic_expire, delta);
+  if (context != nullptr) {
+    trace(cpu, vcpu, EventKind::kvm_wait_lapic_expire, delta);
+  } else if (events_.traced(EventKind::kvm_wait_lapic_expire)) {
+    record(cpu, cpu.current_tid(), static_cast<std::int32_t>(vcpu.index), EventKind::kvm_wait_lapic_expire,
+           {static_cast<std::uint64_t>(delta)});
+  }
   adjust_timer_advance(vcpu, delta);
   const std::uint64_t now = guest_tsc(vcpu, cpu);
   if (now < deadline) cpu.charge(deadline - now);

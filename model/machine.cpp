@@ -128,6 +128,11 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     fabric_.cpus.bind(cpu->arrivals);
     cpus_.push_back(std::move(cpu));
   }
+  const auto housekeeping = std::find_if(cpus_.begin(), cpus_.end(), [&](const auto& cpu) {
+    const auto& isolated = scenario.host.nohz_full;
+    return std::find(isolated.begin(), isolated.end(), cpu->index()) == isolated.end();
+  });
+  if (housekeeping != cpus_.end()) hypervisor_.set_timer_cpu(housekeeping->get());
   unsigned unpinned = 0;
   for (std::size_t v = 0; v < scenario.vms.size(); ++v) {
     const VmConfig& config = scenario.vms[v];

@@ -227,6 +227,11 @@ void PhysicalCpu::start_timer(HostTimer& timer, std::uint64_t expires_cycles) {
   horizon_ = std::min(horizon_, expires_cycles);
 }
 
+void PhysicalCpu::start_timer_for(const PhysicalCpu& by, HostTimer& timer, std::uint64_t expires_cycles) {
+  start_timer(timer, std::max(expires_cycles, by.local_ + settings_.reaction_cycles));
+  arrival_event_.notify(delay_until(moment(timer.expires_, rank_)));
+}
+
 bool PhysicalCpu::cancel_timer(HostTimer& timer) {
   PhysicalCpu* const where = timer.cpu_;
   // Another pCPU may already have run up to, but not to, our clock plus the least latency.

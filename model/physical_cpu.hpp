@@ -155,6 +155,9 @@ class PhysicalCpu : public sc_core::sc_module, public ArrivalInterface {
 
   /// Arms a timer of the host on this pCPU; the caller acts on it.
   void start_timer(HostTimer& timer, std::uint64_t expires_cycles);
+  /// The same, called by another pCPU, which has synchronised and tells the kernel (notified_others) next: no
+  /// earlier than news from there can arrive.
+  void start_timer_for(const PhysicalCpu& by, HostTimer& timer, std::uint64_t expires_cycles);
   /// Disarms a timer wherever it is armed; the caller acts on this pCPU and has synchronised. False: it is
   /// armed on another one and expires there before word of this could reach it.
   bool cancel_timer(HostTimer& timer);

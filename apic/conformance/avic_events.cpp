@@ -2,6 +2,8 @@
 
 #include "apic/conformance/avic_machine.hpp"
 #include "apic/conformance/guest_verbs.hpp"
+#include "svm/conformance/case_reader.hpp"
+#include "svm/conformance/program_reader.hpp"
 
 namespace svmsim::apic::conformance {
 
@@ -24,6 +26,19 @@ Action read_store(NodeTable& table, std::size_t unit) {
 Action read_load(NodeTable& table, std::size_t unit) {
   const std::uint32_t offset = required_offset(table);
   return [=](Machine& m) { m.load(unit, offset); };
+}
+
+// A whole guest: the keys of a VMRUN of [[case]].
+Action read_guest(NodeTable& table, std::size_t unit) {
+  svm::conformance::CaseRun run;
+  if (const CaseNode* vmcb = table.get("vmcb"))
+    run.vmcb = svm::conformance::read_vmcb_change(*vmcb, table.path("vmcb"), table.problems());
+  run.surroundings = svm::conformance::read_surroundings(table);
+  run.skip = table.boolean("skip").value_or(false);
+  if (const CaseNode* program = table.get("program"))
+    run.program = svm::conformance::read_program(*program, table.path("program"), table.problems());
+  run.handlers = svm::conformance::read_handlers(table);
+  return [unit, run](Machine& m) { m.run_guest(unit, run); };
 }
 
 struct VmrunKeys {
@@ -122,6 +137,7 @@ const std::vector<Verb<AvicMachine>>& AvicMachine::verbs() {
     const std::vector<Verb<Machine>> more{
         {"store", read_store},
         {"load", read_load},
+        {"guest", read_guest},
         {"hlt", plain_verb<Machine, &Machine::hlt>},
         {"vmrun", read_vmrun},
         {"entered", plain_verb<Machine, &Machine::entered>},

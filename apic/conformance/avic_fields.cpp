@@ -76,6 +76,11 @@ Fields guest_fields() {
          return m.outcome().value ? number_text(*m.outcome().value) : "nothing was read";
        }},
       {"v_tpr", ValueKind::vector, [](M m, Unit, Argument) { return vector_text(m.outcome().v_tpr); }},
+      {"delivered",
+       ValueKind::numbers,
+       [](M m, Unit, Argument) { return numbers_text(m.outcome().delivered); },
+       {},
+       "[]"},
       {"taken", ValueKind::vector, [](M m, Unit, Argument) { return vector_text(m.outcome().taken); }},
   };
 }

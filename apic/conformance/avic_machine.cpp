@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "apic/avic/doorbell.hpp"
+#include "apic/conformance/avic_sink.hpp"
 #include "svm/action_table.hpp"
 #include "svm/conformance/guest_setup.hpp"
 #include "svm/conformance/names.hpp"
@@ -48,28 +49,6 @@ const Choices& avic_effect_choices() {
   return choices;
 }
 
-/// Writes down what an IPI does.
-struct AvicMachine::Sink : IpiSink {
-  explicit Sink(AvicMachine& owner) : machine(owner) {}
-
-  void requested(std::uint32_t guest_id, std::uint8_t, bool merged) {
-    Outcome& outcome = machine.outcome_;
-    outcome.requested.push_back(guest_id);
-    if (merged) outcome.merged.push_back(guest_id);
-    outcome.sequence.push_back(fmt::format("irr {}", guest_id));
-  }
-  [[nodiscard]] PhysicalIdEntry observe(std::uint32_t guest_id, PhysicalIdEntry current) const {
-    if (!machine.setup_.knobs.isrunning_stale_read) return current;
-    return machine.stale_.observe(guest_id, current, machine.now_);
-  }
-  void doorbell(std::uint32_t host_apic_id) {
-    machine.outcome_.doorbells.push_back(host_apic_id);
-    machine.outcome_.sequence.push_back(fmt::format("doorbell {:#x}", host_apic_id));
-  }
-
-  AvicMachine& machine;
-};
-
 AvicMachine::AvicMachine(const AvicSetup& setup)
     : setup_(setup),
       registers_(setup.processor, setup.knobs),
@@ -102,7 +81,7 @@ AvicMachine::AvicMachine(const AvicSetup& setup)
   for (std::size_t index = 0; index < setup.vcpus.size(); ++index) {
     const AvicVcpuSetup& one = setup.vcpus[index];
     const std::uint8_t v_tpr = one.v_tpr.value_or(page(index).tpr() >> 4);
-    vcpus_.push_back({AvicCore(registers_), one.host_apic_id, v_tpr, one.halted});
+    vcpus_.push_back({AvicCore(registers_), one.host_apic_id, v_tpr, one.halted, nullptr});
     if (!one.in_guest) continue;
     vmrun(index, std::nullopt, true);
     entered(index);
@@ -128,6 +107,8 @@ std::string AvicMachine::outcome_text() const {
   }
   if (outcome_.impossible != "none") text = outcome_.impossible;
   if (outcome_.value) text += fmt::format(", value {:#x}", *outcome_.value);
+  for (const std::uint64_t vector : outcome_.delivered)
+    text += fmt::format(", delivered {:#x}", vector);
   if (outcome_.taken >= 0) text += fmt::format(", vector {:#x}", outcome_.taken);
   if (!outcome_.sequence.empty()) text += fmt::format(", {}", fmt::join(outcome_.sequence, ", "));
   return text;
@@ -135,7 +116,9 @@ std::string AvicMachine::outcome_text() const {
 
 bool AvicMachine::guest_acts(std::size_t index) {
   const Vcpu& vcpu = vcpus_[index];
-  if (!vcpu.core.active()) {
+  if (vcpu.guest != nullptr) {
+    outcome_.impossible = fmt::format("vCPU {} is a whole guest: it acts by its program", index);
+  } else if (!vcpu.core.active()) {
     outcome_.impossible = fmt::format("vCPU {} is not in guest mode with AVIC", index);
   } else if (vcpu.halted) {
     outcome_.impossible = fmt::format("vCPU {} is halted", index);
@@ -164,6 +147,10 @@ void AvicMachine::ring(std::uint32_t host_apic_id) {
     if (vcpu.host_apic_id != host_apic_id) continue;
     const DoorbellEffect effect = vcpu.core.doorbell(vcpu.halted);
     outcome_.rung.emplace_back(doorbell_choices()[static_cast<std::size_t>(effect)]);
+    if (vcpu.guest != nullptr) {
+      vcpu.guest->driver.cpu.avic_evaluated();
+      return;
+    }
     // What the guest may take ends the halt; IF is GuestCpu's to judge.
     if (vcpu.core.pending() >= 0 && setup_.interrupts_enabled) vcpu.halted = false;
     return;
@@ -193,7 +180,7 @@ void AvicMachine::write_msr(std::size_t index, std::uint32_t msr, std::uint64_t 
     outcome_.impossible = "only MSRs 800h-8FFh in x2AVIC mode reach AVIC";
     return;
   }
-  Sink sink(*this);
+  AvicSink sink(*this);
   ended(index, vcpus_[index].core.write_msr(msr, value, sink));
 }
 
@@ -210,7 +197,7 @@ void AvicMachine::read_msr(std::size_t index, std::uint32_t msr) {
 
 void AvicMachine::store(std::size_t index, std::uint32_t offset, std::uint32_t value) {
   if (!guest_acts(index)) return;
-  Sink sink(*this);
+  AvicSink sink(*this);
   ended(index, vcpus_[index].core.write_page(offset, value, sink));
 }
 
@@ -269,17 +256,22 @@ void AvicMachine::hlt(std::size_t index) {
   outcome_.nrip_is_next = vmcb.control.next_rip == action.next_rip();
 }
 
-void AvicMachine::vmrun(std::size_t index, std::optional<std::uint8_t> v_tpr, bool avic) {
-  Vcpu& vcpu = vcpus_[index];
-  vcpu.v_tpr = v_tpr.value_or(vcpu.v_tpr);
-  svm::VmcbControl control{};
-  if (avic) control.int_ctl = svm::int_ctl::avic_enable;
-  if (avic && setup_.x2avic) control.int_ctl |= svm::int_ctl::x2avic_enable;
-  control.int_ctl |= vcpu.v_tpr;
+void AvicMachine::set_avic_fields(std::size_t index, svm::VmcbControl& control) const {
+  control.int_ctl |= svm::int_ctl::avic_enable | vcpus_[index].v_tpr;
+  if (setup_.x2avic) control.int_ctl |= svm::int_ctl::x2avic_enable;
+  control.avic_vapic_bar = 0xfee0'0000;
   control.avic_backing_page = memory_.backing_pages.address(index);
   control.avic_physical_id = memory_.physical_tables.address(0) |
                              setup_.max_index.value_or(static_cast<std::uint32_t>(setup_.vcpus.size() - 1));
   control.avic_logical_id = memory_.logical_tables.address(0);
+}
+
+void AvicMachine::vmrun(std::size_t index, std::optional<std::uint8_t> v_tpr, bool avic) {
+  Vcpu& vcpu = vcpus_[index];
+  vcpu.v_tpr = v_tpr.value_or(vcpu.v_tpr);
+  svm::VmcbControl control{};
+  set_avic_fields(index, control);
+  if (!avic) control.int_ctl &= ~(svm::int_ctl::avic_enable | svm::int_ctl::x2avic_enable);
   const AvicEntry entry = vcpu.core.vmrun(control, memory_);
   outcome_.effect = entry.enabled ? "entered" : "without_avic";
   outcome_.tpr_mismatch = entry.tpr_mismatch;

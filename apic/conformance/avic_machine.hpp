@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "apic/avic/avic_core.hpp"
 #include "apic/avic/posted_interrupt.hpp"
 #include "apic/avic/stale_is_running.hpp"
+#include "apic/conformance/avic_guest.hpp"
 #include "apic/conformance/script.hpp"
 #include "apic/local_apic_types.hpp"
 #include "svm/intercept.hpp"
@@ -64,6 +66,7 @@ class AvicMachine {
     std::uint32_t host_apic_id = 0;
     std::uint8_t v_tpr = 0;
     bool halted = false;
+    std::unique_ptr<AvicGuest> guest;  ///< of a case that lets a whole guest run
   };
 
   /// What the last event led to.
@@ -84,7 +87,8 @@ class AvicMachine {
     std::string effect = "none";           ///< of a doorbell, a VMRUN or a posted interrupt
     std::vector<std::string> rung;         ///< what the doorbells of an IPI did, in order
     bool tpr_mismatch = false;
-    int taken = -1;  ///< vector
+    int taken = -1;                        ///< vector
+    std::vector<std::uint64_t> delivered;  ///< vectors, by a whole guest
   };
 
   explicit AvicMachine(const AvicSetup& setup);
@@ -100,6 +104,20 @@ class AvicMachine {
   [[nodiscard]] const GaLog& ga_log() const noexcept { return ga_log_; }
 
   void begin_event() { outcome_ = {}; }
+
+  // For the guest's own core.
+  [[nodiscard]] AvicCore& core_of(std::size_t index) { return vcpus_[index].core; }
+  [[nodiscard]] AvicMemory& memory() noexcept { return memory_; }
+  /// Performs an access, and then rings the cores that it names.
+  template <typename Access>
+  svm::AvicAccess while_ringing(Access&& access) {
+    const std::size_t before = outcome_.doorbells.size();
+    const svm::AvicAccess result = access();
+    const std::vector<std::uint64_t> all = outcome_.doorbells;
+    for (std::size_t i = before; i < all.size(); ++i)
+      ring(static_cast<std::uint32_t>(all[i]));
+    return result;
+  }
   [[nodiscard]] std::string outcome_text() const;
 
   // Of the guest.
@@ -113,6 +131,8 @@ class AvicMachine {
   void set_cr8(std::size_t index, std::uint8_t value);
   void acknowledge(std::size_t index);
   void hlt(std::size_t index);
+  // avic_guest.cpp
+  void run_guest(std::size_t index, const svm::conformance::CaseRun& run);
 
   // Of the hypervisor and its core.
   void vmrun(std::size_t index, std::optional<std::uint8_t> v_tpr, bool avic);
@@ -138,8 +158,10 @@ class AvicMachine {
   void restart_log() { ga_log_.restart(); }
 
  private:
-  struct Sink;
+  friend struct AvicSink;
 
+  [[nodiscard]] AvicGuest& guest_of(std::size_t index);
+  void set_avic_fields(std::size_t index, svm::VmcbControl& control) const;
   [[nodiscard]] PhysicalIdEntry& entry_at(std::size_t index);
   /// Whether the guest can act; says so in the outcome otherwise.
   bool guest_acts(std::size_t index);

@@ -46,6 +46,21 @@ Binding<KvmConfig> avic_x2apic_inhibit_binding() {
                             "kvm list, don't expose PV_SEND_IPI feature with AVIC, 8 Nov 2021");
 }
 
+Binding<KvmConfig> pi_inject_timer_binding() {
+  auto binding = declare<KvmConfig>(
+      "kvm.pi_inject_timer", ParameterType::boolean, "",
+      "Deliver an expiry of the local APIC's timer to a vCPU in guest mode by vIRR and doorbell, without an "
+      "exit: with AVIC, and HLT or MWAIT exits disabled.",
+      "arch/x86/kvm/lapic.c; module parameter of kvm");
+  binding.declaration.default_note = "true where host.nohz_full names a pCPU";
+  binding.set = [](KvmConfig& kvm, const SettingValue& value) {
+    kvm.pi_inject_timer = std::get<bool>(value);
+    kvm.pi_inject_timer_given = true;
+  };
+  binding.get = [](const KvmConfig& kvm) { return SettingValue(kvm.pi_inject_timer); };
+  return binding;
+}
+
 Binding<KvmConfig> nested_binding() {
   return boolean<KvmConfig>("kvm.nested", &KvmConfig::nested,
                             "Offer SVM to the guests; a guest's own guests are not modelled, it counts for "

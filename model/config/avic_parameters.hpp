@@ -11,6 +11,7 @@ namespace svmsim::model {
 
 [[nodiscard]] Binding<KvmConfig> avic_binding();
 [[nodiscard]] Binding<KvmConfig> enable_ipiv_binding();
+[[nodiscard]] Binding<KvmConfig> pi_inject_timer_binding();
 [[nodiscard]] Binding<KvmConfig> avic_x2apic_inhibit_binding();
 [[nodiscard]] Binding<KvmConfig> nested_binding();
 [[nodiscard]] Binding<VmDraft> pit_binding();

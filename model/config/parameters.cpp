@@ -291,6 +291,7 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
         avic_binding(),
         enable_ipiv_binding(),
         avic_x2apic_inhibit_binding(),
+        pi_inject_timer_binding(),
         nested_binding(),
         vnmi_binding(),
         boolean<KvmConfig>(

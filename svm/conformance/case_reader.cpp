@@ -67,17 +67,7 @@ class CaseReader {
     run.skip = table.boolean("skip").value_or(false);
     if (const CaseNode* program = table.get("program"))
       run.program = read_program(*program, table.path("program"), problems());
-    if (const CaseNode* handlers = table.table("handlers")) {
-      for (const auto& [key, value] : handlers->entries) {
-        const std::string path = table.path("handlers." + key);
-        const auto vector = parse_number(key);
-        if (!vector || *vector > UINT8_MAX) {
-          problems().add(value.line, path, "must be the number of a vector");
-        } else {
-          run.handlers[static_cast<std::uint8_t>(*vector)] = read_program(value, path, problems());
-        }
-      }
-    }
+    run.handlers = read_handlers(table);
     if (without_expectation) return run;
     const CaseNode* expect = table.get("expect");
     if (expect == nullptr) {

@@ -19,14 +19,23 @@ constexpr std::uint64_t most_events = 100'000;
 
 }  // namespace
 
-GuestDriver::GuestDriver(const Case& conformance_case)
+GuestDriver::GuestDriver(const Case& conformance_case, TableEnvironment& surroundings)
     : vmcb(default_vmcb()),
+      environment(surroundings),
       cpu(conformance_case.features, conformance_case.knobs, conformance_case.limits),
       clean_bits_(conformance_case.features) {
   ProgramStep iret;
   iret.text = "iret";
   iret.action = usual_action(ActionKind::iret);
   iret_.push_back(iret);
+}
+
+GuestDriver::GuestDriver(const Case& conformance_case)
+    : GuestDriver(conformance_case, std::make_unique<TableEnvironment>()) {}
+
+GuestDriver::GuestDriver(const Case& conformance_case, std::unique_ptr<TableEnvironment> own)
+    : GuestDriver(conformance_case, *own) {
+  own_environment_ = std::move(own);
 }
 
 GuestDriver::Place GuestDriver::place_at(const Program& program, std::uint64_t rip) {
@@ -93,12 +102,32 @@ void GuestDriver::prepare(const CaseRun& run) {
   }
 }
 
-void GuestDriver::run(const CaseRun& run) {
+void GuestDriver::forget_last_run() {
   exited = reset = false;
   delivered.clear();
   violations.clear();
   retired = 0;
   result.reset();
+}
+
+void GuestDriver::go_on(const Program& program) {
+  forget_last_run();
+  if (!cpu.in_guest_mode()) {
+    trace.emplace_back("the guest is not in guest mode");
+    return;
+  }
+  if (!program.empty()) {
+    main_ = program;
+    program_rip = cpu.rip();
+    places_.clear();
+    places_.push_back(place_at(main_, program_rip));
+  }
+  last_rip = last_next_rip = cpu.rip();
+  run_guest();
+}
+
+void GuestDriver::run(const CaseRun& run) {
+  forget_last_run();
   if (cpu.in_guest_mode()) {
     trace.emplace_back("VMRUN is impossible: the guest has not exited");
     return;
@@ -108,7 +137,10 @@ void GuestDriver::run(const CaseRun& run) {
   clean_findings = clean_bits_.vmrun(core_, physical_, vmcb);
   violations = vmrun_violations(vmcb, cpu.features(), cpu.knobs(), cpu.limits(), &environment);
   const Step entry = cpu.vmrun(vmcb, host_if_, environment);
-  if (!after(entry, "VMRUN", false, false)) return;
+  if (after(entry, "VMRUN", false, false)) run_guest();
+}
+
+void GuestDriver::run_guest() {
   std::uint64_t events = 0;
   while (true) {
     const std::size_t delivered_before = delivered.size();

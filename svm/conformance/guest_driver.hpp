@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,12 +20,20 @@ namespace svmsim::svm::conformance {
 class GuestDriver {
  public:
   explicit GuestDriver(const Case& conformance_case);
+  /// A guest in surroundings of the caller's, which must outlive it.
+  GuestDriver(const Case& conformance_case, TableEnvironment& surroundings);
 
   /// One VMRUN with all that the hypervisor does before it, until #VMEXIT or the end of the program.
   void run(const CaseRun& run);
+  /// More of a guest that has not exited: its next program, or nothing but events and what they interrupted.
+  void go_on(const Program& program);
 
+ private:
+  std::unique_ptr<TableEnvironment> own_environment_;
+
+ public:
   Vmcb vmcb;
-  TableEnvironment environment;
+  TableEnvironment& environment;
   GuestCpu cpu;
 
   // What the last VMRUN led to.
@@ -49,7 +58,10 @@ class GuestDriver {
   };
 
   [[nodiscard]] static Place place_at(const Program& program, std::uint64_t rip);
+  GuestDriver(const Case& conformance_case, std::unique_ptr<TableEnvironment> own);
   void prepare(const CaseRun& run);
+  void forget_last_run();
+  void run_guest();
   void find_place(std::uint64_t rip);
   [[nodiscard]] bool take_events();
   [[nodiscard]] bool next_step();

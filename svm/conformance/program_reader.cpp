@@ -229,6 +229,22 @@ Program read_program(const CaseNode& node, const std::string& path, TomlProblems
   return reader.take();
 }
 
+std::map<std::uint8_t, Program> read_handlers(NodeTable& table) {
+  std::map<std::uint8_t, Program> programs;
+  const CaseNode* handlers = table.table("handlers");
+  if (handlers == nullptr) return programs;
+  for (const auto& [key, value] : handlers->entries) {
+    const std::string path = table.path("handlers." + key);
+    const auto vector = parse_number(key);
+    if (!vector || *vector > UINT8_MAX) {
+      table.problems().add(value.line, path, "must be the number of a vector");
+    } else {
+      programs[static_cast<std::uint8_t>(*vector)] = read_program(value, path, table.problems());
+    }
+  }
+  return programs;
+}
+
 PendingChange read_pending(NodeTable& table) {
   PendingChange change;
   if (table.get("intr") != nullptr) {

@@ -52,11 +52,12 @@ inline std::string halt_until(unsigned vector) {
 }
 
 /// A guest program for the time of a test: what each vCPU does once, with handlers of the vectors that end
-/// with EOI and IRET.
+/// with EOI, or with the actions given instead, and IRET.
 class GuestProgram {
  public:
   GuestProgram(GuestApic apic, const std::vector<std::string>& vcpus,
-               const std::vector<unsigned>& vectors = {0x41}, bool interrupts = true) {
+               const std::vector<unsigned>& vectors = {0x41}, bool interrupts = true,
+               const std::string& end_of_interrupt = "EOI") {
     static int number = 0;
     path_ = (std::filesystem::temp_directory_path() /
              ("svmsim_avic_" + std::to_string(::getpid()) + "_" + std::to_string(number++) + ".toml"))
@@ -68,7 +69,8 @@ class GuestProgram {
       out << "[[vcpu]]\nvcpu = " << i << "\nbody = [\n" << vcpus[i] << "]\n";
     for (const unsigned vector : vectors)
       out << "[[handler]]\nvector = " << vector << "\nactions = [\n"
-          << apic_write(apic, 0xb0, "0") << "{ do = \"iret\" },\n]\n";
+          << (end_of_interrupt == "EOI" ? apic_write(apic, 0xb0, "0") : end_of_interrupt)
+          << "{ do = \"iret\" },\n]\n";
   }
   GuestProgram(const GuestProgram&) = delete;
   GuestProgram& operator=(const GuestProgram&) = delete;

@@ -134,6 +134,25 @@ TEST_CASE("x2AVIC: NMI and level IPIs exit with id 0 and are KVM's, which sets n
         "avic_unaccelerated_access 1");
 }
 
+TEST_CASE(
+    "x2AVIC: the EOI of a level interrupt that was taken inside a handler ends that one, not the outer one") {
+  // vCPU 1 takes 41h, whose handler lets C0h in; then one more 41h shows that nothing is left in service.
+  const std::string handler = plain("sti") + compute(400'000) + apic_write(x2, 0xb0, "0");
+  const GuestProgram program(x2,
+                             {compute(soon) + send(x2, 1, 0x41) + compute(100'000) + send(x2, 1, 0xc0c0) +
+                                  compute(late) + send(x2, 1, 0x41) + compute(late),
+                              compute(3 * late)},
+                             {0x41, 0xc0}, true, handler);
+  for (const char* clears : {"true", "false"}) {  // 12.7: whether the hardware has cleared the ISR bit
+    CAPTURE(std::string(clears));
+    const AvicRun run = run_avic(program, 2, {std::string("host.knobs.level_eoi_clears_isr=") + clears});
+    CHECK(run.exits(1) == "avic_unaccelerated_access 1");
+    CHECK(run.texts(EventKind::kvm_eoi) == Lines{"apicid 1 vector 192"});
+    CHECK(run.result.ipi_latency.count() == 3);
+    CHECK(run.result.failure.empty());
+  }
+}
+
 TEST_CASE("x2AVIC: invalid targets and vectors: ids 2 and 4") {
   const GuestProgram program(x2, {send(x2, 7, 0x41) + send(x2, 0, 0x5) + compute(soon)});
   const AvicRun run = run_avic(program, 1);

@@ -118,12 +118,24 @@ TEST_CASE(
   CHECK(window->count == 1);
 }
 
-TEST_CASE("a VM with more vCPUs than the physical ID table can name does without AVIC") {
-  const Scenario scenario = avic_scenario(
-      "cpuid", 300,
-      {"host.pcpus=1", "host.features=[\"-x2avic\"]", "run.duration=1ms", "vm.workload.iterations=1"});
-  const AvicRun run = run_avic(scenario);
+TEST_CASE("a VM with more vCPUs than the physical ID table can name: 6.18 does without AVIC, others refuse") {
+  const auto scenario = [](unsigned vcpus, const char* kernel, const char* features) {
+    return avic_scenario("cpuid", vcpus,
+                         {"host.pcpus=1", std::string("host.features=[") + features + "]", "run.duration=1ms",
+                          "vm.workload.iterations=1", std::string("host.kernel=") + kernel});
+  };
+  const AvicRun run = run_avic(scenario(256, "6.18", "\"-x2avic\""));
   REQUIRE(run.inhibit("physical_id_too_big") != nullptr);
+  CHECK(run_avic(scenario(255, "6.18", "\"-x2avic\"")).inhibit("physical_id_too_big") == nullptr);
+  for (const char* kernel : {"6.1", "6.12"}) {
+    CAPTURE(std::string(kernel));
+    CHECK_NOTHROW(static_cast<void>(scenario(255, kernel, "\"-x2avic\"")));
+    CHECK_THROWS_WITH_AS(static_cast<void>(scenario(256, kernel, "\"-x2avic\"")),
+                         doctest::Contains("ID above 254"), UserError);
+    CHECK_NOTHROW(static_cast<void>(scenario(512, kernel, "\"+x2avic\"")));
+    CHECK_THROWS_WITH_AS(static_cast<void>(scenario(513, kernel, "\"+x2avic\"")),
+                         doctest::Contains("ID above 511"), UserError);
+  }
 }
 
 TEST_CASE("inhibits count from the end of the warm-up") {

@@ -150,7 +150,9 @@ TEST_CASE("ExtINT under AVIC: a window that inhibits it, for the VM, until the i
     const AvicRun run = run_avic(scenario);
     REQUIRE(run.inhibit("irqwin") != nullptr);
     CHECK(run.inhibit("irqwin")->count == 1);
-    CHECK(run.texts(EventKind::kvm_inj_virq) == Lines{"IRQ 0x41"});
+    // 6.18 allows AVIC again when it injects, and the request for that cancels the entry.
+    CHECK(run.texts(EventKind::kvm_inj_virq) ==
+          (std::string(kernel) == "6.18" ? Lines{"IRQ 0x41", "IRQ 0x41 [reinjected]"} : Lines{"IRQ 0x41"}));
     CHECK(run.exits(0).find("vintr 1") != std::string::npos);
     CHECK(run.exits(1) == "interrupt 2");  // inhibited, and allowed again
     const auto changes = run.texts(EventKind::kvm_apicv_inhibit_changed);

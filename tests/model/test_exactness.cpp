@@ -216,6 +216,25 @@ TEST_CASE("run-ahead changes no event of guests whose vCPUs wait for each other'
   }
 }
 
+TEST_CASE("run-ahead changes no event of timers that are posted from another CPU") {
+  for (const char* kind : {"lab_timer", "lab_periodic", "tscdeadline"}) {
+    for (const char* more : {"vm.workload.tmict=false", "vm.workload.tmict=true", "host.cost.t_ipi_hw=40"}) {
+      if (std::string(kind) != "lab_timer" && std::string(more).find("tmict") != std::string::npos) continue;
+      for (const char* exits : {R"(vm.disable_exits=["hlt"])", "vm.disable_exits=[]"}) {
+        CAPTURE(std::string(kind));
+        CAPTURE(std::string(more));
+        CAPTURE(std::string(exits));
+        const Scenario scenario =
+            scenario_of(kind, {"host.pcpus=4", "host.hz=10000", "vm.vcpus=3", "vm.pin=[1,2,3]",
+                               "kvm.avic=true", "host.nohz_full=[1,2,3]", "run.duration=3ms", more, exits});
+        const Outcome ahead = outcome(scenario, true);
+        CHECK(ahead.events.size() > 20);
+        CHECK(difference(ahead, outcome(scenario, false)) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("events come out in order of time and CPU") {
   const Outcome run =
       outcome(scenario_of("ping_pong", {"host.pcpus=2", "vm.vcpus=2", "run.duration=1ms"}), true);

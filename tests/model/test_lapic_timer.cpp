@@ -97,6 +97,26 @@ TEST_CASE("mode changes: to and from TSC deadline the timer is cancelled, one-sh
   CHECK(deadline("{ do = \"arm_deadline\", delay = 600000 },") == 1);
 }
 
+TEST_CASE("an expiry that is pending when the divider or the mode is written is kept, whenever that is") {
+  // The timer expires about the time of the second write: before it, while it is handled, or behind it.
+  for (const char* write : {"{ do = \"wrmsr\", msr = 0x83e, value = 0 },",           // TDCR: divide by 2
+                            "{ do = \"wrmsr\", msr = 0x832, value = 0x200ef },"}) {  // LVTT: periodic
+    unsigned during = 0;
+    for (unsigned count = 1500; count < 6000; count += 30) {
+      CAPTURE(std::string(write));
+      CAPTURE(count);
+      const Run result =
+          timer(std::string(one_shot) + divide_by_1 +
+                "{ do = \"wrmsr\", msr = 0x838, value = " + std::to_string(count) +
+                " }, { do = \"compute\", cycles = 2000 }," + write + "{ do = \"compute\", cycles = 50000 },");
+      CHECK(deliveries(result).size() == 1);
+      const std::string exits = result.exits_of_vcpu(0);
+      during += exits == "msr 5" ? 1U : 0U;  // it was never met in guest mode
+    }
+    CHECK(during > 0);
+  }
+}
+
 TEST_CASE("a deadline that has passed fires at once; the write costs one exit, mainline's by fastpath") {
   for (const char* kernel : {"6.1", "6.12", "6.18"}) {
     CAPTURE(std::string(kernel));
