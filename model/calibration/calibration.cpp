@@ -277,6 +277,7 @@ Calibration calibrate(const Request& request, const std::function<void()>& heart
 
   Experiments experiments(set.measurements, setup);
   experiments.set_heartbeat(heartbeat);
+  experiments.settle(vector.costs(start));
   Fit fit(vector, experiments, set.measurements, start);
   Linearisation at = fit.linearise(start);
   const VectorXd predicted_before = at.predicted;

@@ -1,6 +1,7 @@
 #include "model/calibration/experiment.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -17,10 +18,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Goals of the doubling harness: long enough that the first iterations do not count. The last batch gives the
-// cycles of an iteration; the mean of an exit reason is over all of them and over what comes before.
+// Goals of the doubling harness. The last batch gives the cycles of an iteration; the mean of an exit reason
+// is over all of them and over what comes before, so that a table needs a longer run (settle()).
 constexpr std::int64_t round_trip_goal = std::int64_t{1} << 18;
-constexpr std::int64_t exit_time_goal = std::int64_t{1} << 21;
+constexpr std::int64_t exit_time_goal = std::int64_t{1} << 19;
+constexpr std::int64_t longest_goal = std::int64_t{1} << 25;
+constexpr double settled = 2e-4;  ///< relative change of a mean by a run twice as long
 
 bool is_scenario_file(const std::string& workload) {
   return workload.size() > 5 && workload.substr(workload.size() - 5) == ".toml";
@@ -104,6 +107,29 @@ Experiments::Experiments(const std::vector<Measurement>& measurements, const Set
                              measurement.kind,
                              scenario_of(measurement.workload, measurement.kind, setup),
                              {i}});
+  }
+}
+
+void Experiments::settle(const Costs& costs) {
+  for (std::size_t i = 0; i < runs_to_make_.size(); ++i) {
+    Run& run = runs_to_make_[i];
+    auto& parameters = run.scenario.vms.front().workload.parameters;
+    if (run.kind != MeasurementKind::exit_time || is_scenario_file(run.workload) ||
+        parameters.find("goal") == parameters.end()) {
+      continue;
+    }
+    std::vector<double> now(names_.size());
+    std::vector<double> longer(names_.size());
+    predict_run(i, costs, now);
+    for (std::int64_t goal = 2 * exit_time_goal; goal <= longest_goal; goal *= 2) {
+      parameters["goal"] = goal;
+      predict_run(i, costs, longer);
+      const bool done = std::all_of(run.members.begin(), run.members.end(), [&](std::size_t member) {
+        return std::abs(longer[member] - now[member]) <= settled * std::abs(longer[member]);
+      });
+      if (done) break;
+      now = longer;
+    }
   }
 }
 

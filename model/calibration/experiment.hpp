@@ -29,6 +29,10 @@ class Experiments {
   /// Called before each run; may throw.
   void set_heartbeat(std::function<void()> heartbeat) { heartbeat_ = std::move(heartbeat); }
 
+  /// Makes the runs behind tables so long that means do not depend on their length any more: what the guest
+  /// does once, at its start, is next to nothing in a real table.
+  void settle(const Costs& costs);
+
   /// Cycles of each measurement; negative where its run has no such exit or figure. Throws UserError when a
   /// run fails.
   [[nodiscard]] std::vector<double> predict(const Costs& costs);

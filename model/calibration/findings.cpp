@@ -43,7 +43,7 @@ Knowledge choose_free(const CostVector& vector, const Fit& fit, const Linearisat
     const auto& names = conventional_costs();
     const bool conventional =
         std::find(names.begin(), names.end(), vector.name(knowledge.reached[i])) != names.end();
-    if (conventional && all.errors[static_cast<Index>(i)] > identified_error)
+    if (conventional && all.errors[static_cast<Index>(i)] > uncertain_error)
       knowledge.convention.push_back(knowledge.reached[i]);
   }
   knowledge.free = without(knowledge.reached, knowledge.convention);
@@ -134,12 +134,12 @@ void refuse(const CostVector& vector, const Fit& fit, const Linearisation& at, c
     const Determination some = fit.determination(rest, at, x);
     std::string found;
     for (std::size_t i = 0; i < rest.size(); ++i) {
-      if (some.errors[static_cast<Index>(i)] <= identified_error)
+      if (some.errors[static_cast<Index>(i)] <= uncertain_error)
         found += (found.empty() ? "" : ", ") + vector.name(rest[i]);
     }
     if (found.empty()) continue;
     problems.push_back({"", 0, "--keep",
-                        fmt::format("with {0} known (--keep {0}, or --keep {0}=CYCLES) they identify {1}",
+                        fmt::format("with {0} known (--keep {0}, or --keep {0}=CYCLES) they tell {1}",
                                     vector.name(known), found),
                         ""});
     break;

@@ -28,9 +28,17 @@ def calibration_view(data: Mapping[str, Any]) -> list[RenderableType]:
     if data["sums"]:
         parts += [Text(), _sums(data)]
     parts += [Text(), _directions(data), Text(), _misfit(data)]
-    kept = ", ".join(data["findings"]["assumed"])
-    if kept:
-        parts.append(Text(f"Assumed, as in {printable(data['profile'])}: {kept}."))
+    assumed = [item for item in data["costs"] if item["finding"] == "assumed"]
+    for what, names in (
+        ("Kept as conventions", [item["name"] for item in assumed if item["convention"]]),
+        ("Kept by --keep", [item["name"] for item in assumed if item["kept"]]),
+        (
+            f"Assumed, as in {printable(data['profile'])}",
+            [item["name"] for item in assumed if not (item["convention"] or item["kept"])],
+        ),
+    ):
+        if names:
+            parts.append(Text(f"{what}: {', '.join(names)}."))
     parts += [
         Text(
             printable(

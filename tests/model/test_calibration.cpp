@@ -12,6 +12,7 @@
 #include "model/calibration/calibration.hpp"
 #include "model/calibration/least_squares.hpp"
 #include "model/config/parameters.hpp"
+#include "model/stats/perf_table.hpp"
 #include "tests/model/config_fixture.hpp"
 #include "tests/model/model_fixture.hpp"
 
@@ -205,6 +206,31 @@ TEST_CASE("a table alone gives handlers beside the profile's conventional costs"
   CHECK(result.unused.empty());
 }
 
+TEST_CASE("a table in microseconds is taken as exact as it is") {
+  Costs host = builtin_profile("turin").cost;
+  host.t_trace = 640;
+  host.t_world = 900;
+  const TempDir directory;
+  std::vector<std::string> inputs{
+      directory.write("vmexit.txt", vmexit_output(host, {"cpuid", "wr_tsc_adjust_msr"}))};
+  for (const std::string program : {"cpuid", "wr_tsc_adjust_msr"})
+    inputs.push_back(program + ":" +
+                     directory.write(program + ".txt", perf_table(run_on(host, program, "4000000", true))));
+  const Calibration result = calibrate(request_of(inputs));
+  // Two decimals of a microsecond: eight cycles to either side. t_trace is fitted nevertheless.
+  for (const auto& [name, truth] : std::map<std::string, double>{{"t_trace", 640}, {"t_world", 900}}) {
+    const FittedCost& cost = cost_of(result, name);
+    CAPTURE(name);
+    CAPTURE(cost.value);
+    CHECK(cost.finding != Finding::assumed);
+    CHECK(std::abs(static_cast<double>(cost.value) - truth) <= 3 * cost.error_pct / 100 * truth);
+    CHECK(cost.error_pct < 5);
+  }
+  for (const ComparedMeasurement& one : result.measurements) {
+    if (one.measurement.kind == MeasurementKind::exit_time) CHECK(one.error_cycles > 5);
+  }
+}
+
 TEST_CASE("tables that were made without recording have no t_trace in them") {
   Costs host = builtin_profile("turin").cost;
   const TempDir directory;
@@ -238,7 +264,7 @@ TEST_CASE("calibration refuses what identifies nothing, by name") {
       "(ns)\n";
   CHECK(refusal({file("one.txt", "cpuid 1234\n")}) ==
         "one.txt:1: cpuid: gives the sum t_world + h_cpuid alone, none of its costs\n"
-        "--keep: with t_world known (--keep t_world, or --keep t_world=CYCLES) they identify h_cpuid");
+        "--keep: with t_world known (--keep t_world, or --keep t_world=CYCLES) they tell h_cpuid");
   CHECK(refusal({file("hlt.txt", heading + "hlt 100 50.00% 5000000 50.00% 90000 20000 50000\n")}) ==
         "hlt.txt:2: hlt: its time depends on what the guest did; name that as WORKLOAD:hlt.txt");
   CHECK(refusal({file("vmx.txt", heading + "EPT_VIOLATION 100 50.00% 100000 50.00% 9000 500 1000\n"
