@@ -28,6 +28,17 @@ def test_no_cost_differs_between_the_set_ups() -> None:
     assert all(cost == costs[0] for cost in costs)
 
 
+@pytest.mark.parametrize("name", ["ping-pong-guest-poll", "update_1-base", "insert_100-host-poll"])
+def test_running_ahead_changes_nothing(name: str) -> None:
+    (run,) = (run for run in halt_polling.published_runs(quick=True) if run.name == name)
+    results = []
+    for ahead in (True, False):
+        scenario = run.scenario.with_(run={"duration": "6ms", "run_ahead": ahead})
+        data = scenario.run().to_dict()
+        results.append({k: v for k, v in data.items() if k not in ("wall_time_s", "scenario")})
+    assert results[0] == results[1]
+
+
 def test_what_does_not_depend_on_long_runs_holds(outcome: halt_polling.Outcome) -> None:
     wrong = [row for row in outcome.rows if not row.holds and "100 threads" not in row.setup]
     assert wrong == []

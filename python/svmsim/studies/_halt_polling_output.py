@@ -216,6 +216,7 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
             result.save(directory / "runs" / f"{name}-seed{seed}.json")
     frames = save_frame(outcome.sweep.frame, directory, "sweep")
     frames += save_frame(rows_frame(outcome.rows), directory, "rows")
+    frames += save_frame(plot.df_halt_poll_growth(outcome.growth), directory, "growth")
     growth = plot.halt_poll_growth(
         outcome.growth, title="halt_poll_ns: idles of 50 µs, then of 300 µs"
     )
