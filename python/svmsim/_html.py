@@ -80,12 +80,31 @@ def result_html(result: Result) -> str:
     headings = ["VM-EXIT", "samples", "samples %", "time %", "min (us)", "max (us)", "mean (us)"]
     caption = f"{result.workload.get('kind', 'run')}: {result.sim_time_ns / 1e6:,.3f} ms simulated"
     text = html_table(headings, rows, caption=caption)
+    text += _halts_html(result)
+    if result.busy_reason:
+        text += f"<p>Busy host: {html.escape(result.busy_reason)}</p>"
     metrics = [[name, value_text(value)] for name, value in result.metrics.items()]
     if metrics:
         text += html_table(["metric", "value"], metrics)
     if result.failure:
         text += f"<p><b>The workload failed:</b> {html.escape(result.failure)}</p>"
     return text
+
+
+def _halts_html(result: Result) -> str:
+    """Return where the time of halts went, by vCPU; nothing when none halted with an exit."""
+    parts = ("handling", "polling", "blocked", "runqueue", "cstate")
+    rows = [
+        [
+            f"{row['vm']} vCPU {row['vcpu']}",
+            f"{row['count']:,}",
+            *(f"{row[f'{part}_ns'] / 1e3:,.2f}" for part in parts),
+        ]
+        for row in result.halts.iter_rows(named=True)
+        if row["count"]
+    ]
+    headings = ["halts of", "count", *(f"{part} (us)" for part in parts)]
+    return html_table(headings, rows[:_MOST_ROWS]) if rows else ""
 
 
 def campaign_html(campaign: Campaign) -> str:

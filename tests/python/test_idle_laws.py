@@ -176,10 +176,12 @@ def test_the_terminal_shows_halts_and_why_the_host_is_busy(
     shown = text(crowded)
     assert "Halts, by where their time went" in shown
     assert "vm0 vCPU 3" in shown
+    assert "vm0 vCPU 3</td>" in crowded._repr_html_()
     assert crowded.busy_reason == ""
     polling = waits(tmp_path, 60)
     assert polling.busy_reason.startswith("polling saturation")
     assert f"busy host: {polling.busy_reason}"[:60] in text(polling)
+    assert f"Busy host: {polling.busy_reason}" in polling._repr_html_()
     storm = waits(tmp_path, 40, kvm={"halt_poll_ns": 0})
     assert storm.busy_reason.startswith("halt storm")
 
