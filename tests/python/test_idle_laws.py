@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,7 @@ def test_the_terminal_shows_halts_and_why_the_host_is_busy(
     polling = waits(tmp_path, 60)
     assert polling.busy_reason.startswith("polling saturation")
     assert f"busy host: {polling.busy_reason}"[:60] in text(polling)
-    assert f"Busy host: {polling.busy_reason}" in polling._repr_html_()
+    assert f"Busy host: {html.escape(polling.busy_reason)}" in polling._repr_html_()
     storm = waits(tmp_path, 40, kvm={"halt_poll_ns": 0})
     assert storm.busy_reason.startswith("halt storm")
 
