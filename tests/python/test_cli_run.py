@@ -46,9 +46,13 @@ def test_result_json_has_exactly_the_documented_keys(cli: Cli, small_file: Path)
         "sim_time_ns",
         "wall_time_s",
         "exits",
+        "halt",
+        "busy_reason",
         "vcpus",
         "pcpus",
         "latency",
+        "tasks",
+        "migrations",
         "apicv_inhibits",
         "advice",
         "workload",
@@ -58,11 +62,12 @@ def test_result_json_has_exactly_the_documented_keys(cli: Cli, small_file: Path)
     for values in result["exits"].values():
         assert list(values) == EXIT_KEYS
     (vcpu,) = result["vcpus"]
-    assert list(vcpu) == ["vm", "vcpu", "exits", "stats"]
+    assert list(vcpu) == ["vm", "vcpu", "exits", "halt", "stats"]
     assert set(vcpu["stats"]) >= STATISTICS
     assert vcpu["exits"] == result["exits"]
     (pcpu,) = result["pcpus"]
-    assert list(pcpu) == ["pcpu", "guest_ns", "host_ns", "poll_ns", "idle_ns", "context_switches"]
+    times = ["guest_ns", "host_ns", "poll_ns", "task_ns", "idle_ns"]
+    assert list(pcpu) == ["pcpu", *times, "context_switches", "timer_interrupts"]
     assert set(result["latency"]) >= {"wakeup", "ipi"}
     assert result["workload"]["kind"] == "idle_hlt_test"
     assert result["workload"]["metrics"]["iterations"] == 100

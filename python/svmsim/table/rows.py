@@ -93,6 +93,7 @@ class TableBuilder:
         self._vcpus = _values("vcpus", *_VCPU_KEYS)
         self._latency = _values("latencies", "run", "kind")
         self._pcpu = _values("pcpus", "run")
+        self._task = _values("tasks", "run")
         self._inhibit = _values("apicv_inhibits", "run")
         self._advice = _values("advice", "run")
         self._run = _getter(_RUN_KEYS)
@@ -119,13 +120,14 @@ class TableBuilder:
             self._swept.setdefault(key, []).append(value)
         number = run["run"]
         result = outcome.get("result")
-        failure = wall_time = sim_time = None
+        failure = wall_time = sim_time = migrations = busy_reason = None
         if result:
             failure = result["workload"].get("failure") or None
             wall_time, sim_time = result["wall_time_s"], result["sim_time_ns"]
+            migrations, busy_reason = result.get("migrations"), result.get("busy_reason")
             self._add_result(number, result)
         about = (outcome["status"], outcome.get("error"), failure, sim_time)
-        self._rows["runs"].append((*self._run(run), *about))
+        self._rows["runs"].append((*self._run(run), *about, migrations, busy_reason))
         self._rows["timing"].append((number, wall_time, *self._timing(outcome)))
 
     def _add_result(self, number: int, result: Mapping[str, Any]) -> None:
@@ -145,6 +147,9 @@ class TableBuilder:
             rows["pcpus"].append((number, *self._pcpu({**pcpu, "idle_ns": sum(idle.values())})))
             index = pcpu["pcpu"]
             rows["idle_states"] += [(number, index, state, time) for state, time in idle.items()]
+        for task in result.get("tasks", ()):
+            latency = {f"wakeup_{key}": value for key, value in task["wakeup"].items()}
+            rows["tasks"].append((number, *self._task({**task, **latency})))
         rows["metrics"] += [
             (number, name, float(value))
             for name, value in result["workload"].get("metrics", {}).items()
@@ -173,7 +178,8 @@ class TableBuilder:
 
     def _runs(self, exits: pl.DataFrame, pcpus: pl.DataFrame) -> pl.DataFrame:
         schema = table_schemas()["runs"]
-        names = (*_RUN_KEYS, "status", "error", "failure", "sim_time_ns")
+        of_result = ("failure", "sim_time_ns", "migrations", "busy_reason")
+        names = (*_RUN_KEYS, "status", "error", *of_result)
         columns = _series(schema, names, self._rows["runs"])
         sums = exits.group_by("run").agg(
             pl.col("count").sum().alias("exits"),
@@ -237,6 +243,11 @@ def undeclared(result: Mapping[str, Any]) -> Iterable[str]:
     for table in ("apicv_inhibits", "advice"):
         for row in result.get(table, ()):
             yield from (f"{table}.{key}" for key in row if key not in known[table])
-    known_top = {"schema", "version", "scenario", "sim_time_ns", "wall_time_s", "exits", "vcpus",
-                 "pcpus", "latency", "apicv_inhibits", "advice", "workload"}  # fmt: skip
+    for task in result.get("tasks", ()):
+        keys = [*(key for key in task if key != "wakeup"), *(f"wakeup_{k}" for k in task["wakeup"])]
+        yield from (f"tasks.{key}" for key in keys if key not in known["tasks"])
+    # `halt` is the sum of rows of `exits`.
+    known_top = {"schema", "version", "scenario", "sim_time_ns", "wall_time_s", "exits", "halt",
+                 "vcpus", "pcpus", "latency", "tasks", "migrations", "busy_reason",
+                 "apicv_inhibits", "advice", "workload"}  # fmt: skip
     yield from (key for key in result if key not in known_top)

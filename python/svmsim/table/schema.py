@@ -126,6 +126,9 @@ _RUNS = TableSchema(
         _time("poll_ns", "Time of pCPUs in halt polling.", "sum of pcpus.poll_ns"),
         _time("idle_ns", "Idle time of pCPUs.", "sum of pcpus.idle_ns"),
         _time("busy_ns", "CPU time burnt.", "guest_ns + host_ns + poll_ns"),
+        _count("migrations", "How often a thread of the host moved to another pCPU."),
+        _text("busy_reason", "Why the host is busy while its guests are idle; empty when it is"
+              " not."),
         _text("version", "Version of svmsim that simulated."),
         _text("build", "Build of the extension module that simulated.", "first 16 hex digits of"
               " the SHA-256 of its file"),
@@ -193,7 +196,14 @@ _PCPUS = TableSchema(
         _time("host_ns", "Time in the host, without polling.", "the rest"),
         _time("poll_ns", "Time in halt polling.", "sum over polling windows"),
         _time("idle_ns", "Time in the idle loop.", "sum of idle_states.idle_ns"),
+        _time("task_ns", "Time of the host's own threads.", "sum over their turns"),
         _count("context_switches", "How often the running task changed.", "number of sched_switch"),
+        _count(
+            "timer_interrupts",
+            "Host timers that expired: those of vCPUs, of answers of devices, of sleeping threads;"
+            " without the tick.",
+            "number of expiries",
+        ),
     ),
 )
 _IDLE_STATES = TableSchema(
@@ -204,6 +214,22 @@ _IDLE_STATES = TableSchema(
         Column("pcpu", "integer", "", "Index of the physical CPU."),
         _text("state", "Name of the idle state (`C1`)."),
         _time("idle_ns", "Time in this state.", "sum over cpu_idle enter to exit"),
+    ),
+)
+_TASKS = TableSchema(
+    "tasks",
+    "a thread of the host beside the vCPUs",
+    (
+        _RUN,
+        _text("name", "Name of the thread; several may have it."),
+        Column("tid", "integer", "", "Its thread ID."),
+        _time("run_ns", "Time that it ran.", "sum over its turns"),
+        _count("loops", "How often it went through all its phases."),
+        _count("wakeup_count", "How often a sleep of it ended."),
+        _real("wakeup_mean_ns", "ns", "From the end of a sleep to its running, mean."),
+        _time("wakeup_p50_ns", "Median of it."),
+        _time("wakeup_p99_ns", "99th percentile of it."),
+        _time("wakeup_max_ns", "Maximum of it."),
     ),
 )
 _METRICS = TableSchema(
@@ -307,6 +333,7 @@ def table_schemas() -> dict[str, TableSchema]:
         _LATENCIES,
         _PCPUS,
         _IDLE_STATES,
+        _TASKS,
         _METRICS,
         _INHIBITS,
         _ADVICE,
@@ -325,6 +352,7 @@ TABLES = (
     "latencies",
     "pcpus",
     "idle_states",
+    "tasks",
     "metrics",
     "apicv_inhibits",
     "advice",
