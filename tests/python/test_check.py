@@ -140,7 +140,7 @@ def test_the_tutorial_says_what_happens(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    first, corrected, table, window, level, broadcast = _blocks("toml")
+    first, corrected, table, window, level, broadcast, wakes = _blocks("toml")
     file = tmp_path / "first.toml"
     file.write_text(first)
     shown = next(block for block in _blocks("console") if "FAILED first/sti-hlt" in block)
@@ -151,7 +151,7 @@ def test_the_tutorial_says_what_happens(
     assert sv.check("first.toml").passed == 1
     file.write_text(table)
     assert sv.check("first.toml").passed == 3
-    for text in (window, level, broadcast):
+    for text in (window, level, broadcast, wakes):
         file.write_text(text)
         assert sv.check("first.toml").passed == 1
     wrong = first.replace("v_irq ", "v_irqq ").replace('"hlt"', '"hlf"').replace('"sti", ', "")
