@@ -133,6 +133,20 @@ TEST_CASE("xAVIC: a changed APIC ID and shared logical IDs inhibit AVIC until th
   CHECK(aliased.result.advice.size() == 1);
 }
 
+TEST_CASE("xAVIC: two APICs with one ID inhibit AVIC, until the ID is changed back") {
+  const GuestProgram program(
+      x1, {compute(soon) + apic_write(x1, 0x20, "0x1000000") + compute(soon) + apic_write(x1, 0x20, "0") +
+               compute(soon) + send(x1, 1, 0x41) + compute(late),
+           compute(2 * late)});
+  const AvicRun run = run_xavic(program, 2);
+  REQUIRE(run.inhibit("physical_id_aliased") != nullptr);
+  CHECK(run.inhibit("physical_id_aliased")->count == 1);
+  CHECK(run.inhibit("physical_id_aliased")->time_cycles < run.result.sim_cycles);
+  CHECK(run.exits(1).find("npf") ==
+        std::string::npos);  // AVIC is in use again: the IPI and its EOI exit nowhere
+  CHECK(run.result.ipi_latency.count() == 1);
+}
+
 TEST_CASE("ExtINT under AVIC: a window that inhibits it, for the VM, until the interrupt has been injected") {
   // LINT0 as ExtINT; the legacy controller interrupts while IF = 0.
   const GuestProgram program(
