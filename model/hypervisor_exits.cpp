@@ -59,7 +59,8 @@ void Hypervisor::skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t re
 Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
   if (control.next_rip == 0) return Fastpath::none;
-  if (control.exit_code == exit_code::hlt && at_least(KernelGeneration::v6_12)) {
+  const bool in_kernel = !vcpu.vm.halts_in_user_space;  // else the fastpath leads to user space: no shortcut
+  if (control.exit_code == exit_code::hlt && at_least(KernelGeneration::v6_12) && in_kernel) {
     return emulate_halt(vcpu, cpu) ? Fastpath::reenter : Fastpath::handled;
   }
   if (control.exit_code != exit_code::msr || control.exit_info_1 == 0) return Fastpath::none;
@@ -240,7 +241,7 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool kernel = in_kernel_port(port) || device != nullptr;
   if (kernel || !in) trace_pio();
   if (!kernel) {
-    user_exit(vcpu, cpu, kvm_exit_io);
+    user_exit(vcpu, cpu, kvm_exit_io, cost_.t_device);
     if (!in && !vcpu.vm.devices.empty()) acknowledge_devices(vcpu.vm, cpu, port);
     if (in) trace_pio();
   }
@@ -250,12 +251,12 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   device->notify(vcpu, cpu);
 }
 
-// Back to user space, its device model, and KVM_RUN again.
-void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason) {
+// Back to user space, what it does there, and KVM_RUN again.
+void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason, std::uint64_t work_cycles) {
   trace(cpu, vcpu, EventKind::kvm_fpu, 0);
   trace(cpu, vcpu, EventKind::kvm_userspace_exit, reason, 0);
   vcpu.host_state_unloaded = true;  // vcpu_put at the end of KVM_RUN
-  cpu.charge(cost_.t_user_exit);
+  cpu.charge(cost_.t_user_exit + work_cycles);
   cpu.take_interrupts();
   trace(cpu, vcpu, EventKind::kvm_fpu, 1);
 }

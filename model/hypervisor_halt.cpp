@@ -42,11 +42,17 @@ void Hypervisor::leave_block(Vcpu& vcpu, PhysicalCpu& cpu) {
 }
 
 // kvm_emulate_halt. Returns whether the vCPU is still runnable: since 6.12 it stays so when a wake event is
-// pending already; 6.1 halts it always and lets vcpu_block find out.
+// pending already; 6.1 halts it always and lets vcpu_block find out. Without an APIC in the kernel the halt
+// is user space's, which here calls KVM_RUN again at once.
 bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_hlt);
   skip_instruction(vcpu, cpu, 0);
   ++vcpu.stats.halt_exits;
+  if (vcpu.vm.halts_in_user_space) {
+    constexpr std::uint64_t kvm_exit_hlt = 5;
+    user_exit(vcpu, cpu, kvm_exit_hlt, 0);
+    return true;
+  }
   cpu.synchronise();
   if (at_least(KernelGeneration::v6_12) && has_wake_event(vcpu)) {
     vcpu.pv_unhalted = false;

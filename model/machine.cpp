@@ -139,6 +139,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
     auto vm = std::make_unique<Vm>();
     vm->name = config.name;
     vm->native = config.native;
+    vm->halts_in_user_space = config.irqchip == "user";
     vm->index = static_cast<unsigned>(v);
     vm->pv = visible_pv(scenario.kvm, config);
     hypervisor_.create_vm(*vm, config);

@@ -32,8 +32,9 @@ struct Vm {
   apic::Arbiter arbiter{0};
   PvConfig pv;  ///< what the guest's CPUID shows
   std::vector<std::unique_ptr<GuestDeviceUnit>> guest_devices;
-  bool native = false;    ///< no guest at all: its kernel owns the pCPUs
-  bool finished = false;  ///< its workload is done: its vCPUs end where they next look
+  bool native = false;               ///< no guest at all: its kernel owns the pCPUs
+  bool halts_in_user_space = false;  ///< the APIC is not in the kernel
+  bool finished = false;             ///< its workload is done: its vCPUs end where they next look
   apic::IoApic io_apic;
   int pic_vector = -1;  ///< what the legacy controller asks for; -1 = nothing
   std::vector<std::unique_ptr<Device>> devices;

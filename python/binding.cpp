@@ -23,6 +23,7 @@
 #include "python/binding_support.hpp"
 #include "python/calibration_binding.hpp"
 #include "python/event_binding.hpp"
+#include "python/policy_binding.hpp"
 #include "python/svm_binding.hpp"
 #include "python/vmcb_binding.hpp"
 #include "svm/user_error.hpp"
@@ -151,4 +152,5 @@ PYBIND11_MODULE(_core, module) {
   bind_calibration(module);
   bind_vmcb(module);
   bind_svm(module);
+  bind_policies(module);
 }

@@ -14,6 +14,7 @@
 #include "model/config/scheduling_parameters.hpp"
 #include "model/config/section_reader.hpp"
 #include "model/config/vm_reader.hpp"
+#include "model/units.hpp"
 
 namespace svmsim::model {
 
@@ -98,6 +99,23 @@ void read_cstates(const RawValue& states, HostConfig& host, Problems& problems) 
                    [](const CState& a, const CState& b) { return a.latency_ns < b.latency_ns; });
 }
 
+/// host.guest_hlt_depth: a halt in guest mode ends as slowly as the idle state does.
+void read_guest_hlt_depth(const RawValue& raw, HostConfig& host, Problems& problems) {
+  const RawValue* where = raw.find("guest_hlt_depth");
+  if (where == nullptr || host.guest_hlt_depth.empty()) return;
+  std::vector<std::string> names;
+  for (const CState& state : host.cstates) {
+    names.push_back(state.name);
+    if (state.name != host.guest_hlt_depth) continue;
+    host.cost.t_halt_wake = static_cast<std::uint32_t>(ns_to_cycles(state.wake_ns, host.tsc_hz));
+    return;
+  }
+  Problem problem = problem_at(*where, "host.guest_hlt_depth",
+                               fmt::format("the host has no idle state {}", host.guest_hlt_depth));
+  problem.nearest = nearest_name(host.guest_hlt_depth, names);
+  problems.push_back(std::move(problem));
+}
+
 void read_host(const RawValue& raw, const std::string& base_dir, HostConfig& host, Problems& problems) {
   read_section(raw, host_parameters(), "host", "host", {"knobs", "cost", "cstate", "task"}, host, problems);
   if (raw.table() == nullptr) return;
@@ -112,6 +130,7 @@ void read_host(const RawValue& raw, const std::string& base_dir, HostConfig& hos
                problems);
   read_section(section(raw, "cost"), cost_parameters(), "host.cost", "host.cost", {}, host.cost, problems);
   if (const RawValue* states = raw.find("cstate")) read_cstates(*states, host, problems);
+  read_guest_hlt_depth(raw, host, problems);
   const bool pcpus_known = std::none_of(problems.begin(), problems.end(),
                                         [](const Problem& problem) { return problem.path == "host.pcpus"; });
   const unsigned pcpus = pcpus_known ? host.pcpus : 0;

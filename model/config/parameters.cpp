@@ -99,6 +99,17 @@ Binding<VmDraft> apic_binding() {
   return binding;
 }
 
+Binding<VmDraft> irqchip_binding() {
+  auto binding = text<VmDraft>(
+      "vm.irqchip", &VmDraft::irqchip,
+      "Where the APIC is emulated. With user each HLT returns to user space, which calls KVM_RUN again at "
+      "once; the APIC itself is not modelled there, so the guest has to do without interrupts.",
+      "KVM_CREATE_IRQCHIP; QEMU's kernel_irqchip");
+  binding.declaration.type = ParameterType::choice;
+  binding.declaration.choices = {"kernel", "user"};
+  return binding;
+}
+
 Binding<VmDraft> name_binding() {
   auto binding =
       text<VmDraft>("vm.name", &VmDraft::name,
@@ -169,6 +180,11 @@ const std::vector<Binding<HostConfig>>& host_parameters() {
                            "6.1 and 6.12 are stable kernels, 6.18 stands for mainline of 2025-26"),
         number<HostConfig>("host.hz", &HostConfig::hz, 0, 10000, "Hz",
                            "Rate of the host's scheduler tick; 0 = no tick.", "CONFIG_HZ"),
+        text<HostConfig>(
+            "host.guest_hlt_depth", &HostConfig::guest_hlt_depth,
+            "Name of the idle state that a core reaches by a HLT that is not intercepted; empty = "
+            "leaving it takes host.cost.t_halt_wake, else what the state takes.",
+            "C-14: EPYC went deeper by HLT than by MWAIT for C1"),
         features_binding(),
         tracepoints_binding(),
     };
@@ -334,6 +350,7 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
         number<VmDraft>("vm.vcpus", &VmDraft::vcpus, 1, 1024, "", "vCPUs of the VM.", "KVM_MAX_VCPUS"),
         pin_binding(),
         apic_binding(),
+        irqchip_binding(),
         pit_binding(),
         apicv_inhibits_binding(),
     };

@@ -83,6 +83,7 @@ struct HostConfig {
   HostKnobs knobs;
   Costs cost;
   std::vector<CState> cstates;
+  std::string guest_hlt_depth;  ///< idle state that HLT in guest mode reaches; empty = what t_halt_wake says
   FairAlgorithm sched = FairAlgorithm::eevdf;
   bool balance = true;
   IdleGovernorKind idle_governor = IdleGovernorKind::menu;
@@ -145,6 +146,7 @@ struct VmConfig : ThreadScheduling {
   std::vector<std::string> disable_exits;     ///< VM-wide, before vCPUs are made
   std::vector<DisableExitsChange> disable_exits_changes;
   std::string apic = "x2apic";
+  std::string irqchip = "kernel";  ///< or "user": HLT is user space's
   PvConfig pv;
   GuestOsConfig guest;  ///< of a guest with a task set
   std::vector<DeviceConfig> devices;

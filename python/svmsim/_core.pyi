@@ -279,3 +279,21 @@ def vmcb_paths() -> list[str]: ...
 def describe_actions() -> dict[str, dict[str, Any]]: ...
 def check(files: list[str], tree: dict[str, Any] | None = None, glob: str = "") -> str: ...
 def list_cases(files: list[str], glob: str = "") -> str: ...
+def halt_poll_windows(
+    halts_ns: list[int],
+    halt_poll_ns: int = 200_000,
+    grow: int = 2,
+    grow_start: int = 10_000,
+    shrink: int = 2,
+) -> list[int]:
+    """KVM's polling window at each halt."""
+
+def guest_halt_poll_limits(
+    blocks_ns: list[int],
+    max_ns: int = 200_000,
+    grow: int = 2,
+    grow_start_ns: int = 50_000,
+    shrink: int = 2,
+    allow_shrink: bool = True,
+) -> list[int]:
+    """Haltpoll's limit before the first HLT and after each."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, MutableSequence, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
+from typing import Any
 
 from svmsim.errors import InternalError
 from svmsim.result import Result
@@ -28,15 +29,18 @@ def _start_worker(cells: MutableSequence[float]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
 
 
-def _simulate(index: int, scenario: Scenario) -> str:
+Look = Callable[[Result], Any]
+
+
+def _simulate(index: int, scenario: Scenario, look: Look | None = None) -> Any:
     def report(share: float) -> None:
         _cells[index + 1] = max(share, 0.0)
         if _cells[0]:
             raise _StoppedError
 
-    text = scenario.run(progress=report).to_json()
+    result = scenario.run(progress=report, events=look is not None)
     _cells[index + 1] = 1.0
-    return text
+    return result.to_json() if look is None else look(result)
 
 
 class SimulationPool:
@@ -46,8 +50,20 @@ class SimulationPool:
     Use it as a context manager: leaving it early stops what still runs.
     """
 
-    def __init__(self, scenarios: Sequence[Scenario], weights: Sequence[float]) -> None:
-        """Start. `weights` are guesses of the relative work; the largest are started first."""
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario],
+        weights: Sequence[float],
+        looks: Sequence[Look | None] = (),
+    ) -> None:
+        """Start.
+
+        Args:
+            scenarios: what to simulate.
+            weights: guesses of the relative work; the largest are started first.
+            looks: for each scenario a module's function that takes the result with its events, in
+                the process that simulated, to what comes back instead; or None.
+        """
         # Forked, so that a worker starts at once with svmsim loaded, and needs no importable
         # __main__. What was loaded besides (polars, matplotlib) is never used in a worker.
         context = multiprocessing.get_context("fork")
@@ -55,9 +71,12 @@ class SimulationPool:
         self._weights = list(weights)
         workers = max(1, min(os.cpu_count() or 1, len(scenarios)))
         self._executor = ProcessPoolExecutor(workers, context, _start_worker, (self._cells,))
-        self._futures: list[Future[str] | None] = [None] * len(scenarios)
+        self._looks = list(looks) or [None] * len(scenarios)
+        self._futures: list[Future[Any] | None] = [None] * len(scenarios)
         for index in sorted(range(len(scenarios)), key=lambda i: -self._weights[i]):
-            self._futures[index] = self._executor.submit(_simulate, index, scenarios[index])
+            self._futures[index] = self._executor.submit(
+                _simulate, index, scenarios[index], self._looks[index]
+            )
 
     def __enter__(self) -> SimulationPool:
         return self
@@ -78,6 +97,10 @@ class SimulationPool:
             UserError: a scenario cannot be run.
             InternalError: a simulation failed, or its process was killed.
         """
+        return self.outcomes(progress)
+
+    def outcomes(self, progress: Callable[[float], None] | None = None) -> list[Any]:
+        """Return results, or where there is a look what that made of it."""
         futures = [future for future in self._futures if future is not None]
         pending = set(futures)
         total = sum(self._weights)
@@ -88,7 +111,10 @@ class SimulationPool:
             if progress is not None:
                 shares = zip(self._weights, self._cells[1:], strict=True)
                 progress(sum(weight * share for weight, share in shares) / total)
-        return [Result.from_json(future.result()) for future in futures]
+        return [
+            Result.from_json(future.result()) if look is None else future.result()
+            for future, look in zip(futures, self._looks, strict=True)
+        ]
 
     @staticmethod
     def _check(future: Future[str]) -> None:
