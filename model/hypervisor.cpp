@@ -35,6 +35,10 @@ Hypervisor::Hypervisor(const sc_core::sc_module_name& name, const HostConfig& ho
       events_(events),
       t_world_entry_(host.cost.t_world * host.cost.t_world_entry_pct / 100),
       t_world_exit_(host.cost.t_world - t_world_entry_),
+      // What a fastpath spares is the way out of KVM's inner loop and the way back: half of it each.
+      t_loop_before_(host.cost.t_loop > host.cost.t_fastpath_loop
+                         ? (host.cost.t_loop - host.cost.t_fastpath_loop) / 2
+                         : 0),
       avic_registers_(avic_processor(host), host.knobs) {}
 
 // vcpu_run (arch/x86/kvm/x86.c).
@@ -146,8 +150,9 @@ void Hypervisor::enter_guest(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (kernel_ == KernelGeneration::v6_1) trace_exit(vcpu, cpu);
   if (vcpu.pv.eoi_pending) sync_pv_eoi_from_guest(vcpu, cpu);
   if (fastpath == Fastpath::none) {
+    cpu.charge(t_loop_before_);
     handle_exit(vcpu, cpu);
-    loop_cycles = cost_.t_loop;
+    loop_cycles = cost_.t_loop - t_loop_before_;
   }
   cpu.charge(loop_cycles);
   if (--exits_to_heartbeat_ == 0) {
@@ -338,7 +343,10 @@ svm::Step Hypervisor::guest_boundary(Vcpu& vcpu, PhysicalCpu& cpu, GuestStay& st
   if (events.intr || guest.event_possible()) {
     const bool was_halted = guest.halted();
     if (!was_halted && !keeps_rip) {
-      if (const svm::GuestAction* next = vcpu.source->current()) guest.set_rip(next->rip);
+      if (const svm::GuestAction* next = vcpu.source->current()) {
+        guest.set_rip(next->rip);
+        guest.set_cpl(next->cpl);
+      }
     }
     const svm::Step step = guest.boundary(events, vcpu.environment);
     if (step.kind != StepKind::none && was_halted) {

@@ -338,6 +338,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   EventHub& events_;
   std::uint32_t t_world_entry_;
   std::uint32_t t_world_exit_;
+  std::uint64_t t_loop_before_;  ///< of t_loop, before the handler
   apic::AvicRegisters avic_registers_;
   unsigned live_vcpus_ = 0;
   std::function<void(std::uint64_t)> on_all_ended_;

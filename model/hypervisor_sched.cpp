@@ -72,7 +72,9 @@ void Hypervisor::kvm_vcpu_on_spin(Vcpu& me, PhysicalCpu& cpu, bool yield_to_kern
     const std::size_t index = (vm.last_boosted_vcpu + step) % count;
     Vcpu& vcpu = *vm.vcpus[index];
     if (!vcpu.ready || &vcpu == &me) continue;
-    if (vcpu.preempted && yield_to_kernel_mode && !vcpu.preempted_in_kernel) continue;
+    // kvm_arch_dy_has_pending_interrupt: what an IPI waits for may be the interrupt of one in user mode.
+    const bool boosted = kvm_.boosts_interrupt_target && vcpu.apicv_active && has_interrupt(vcpu);
+    if (vcpu.preempted && yield_to_kernel_mode && !vcpu.preempted_in_kernel && !boosted) continue;
     if (!eligible_for_directed_yield(vcpu)) continue;
     const int yielded = scheduler->yield_to(cpu, vcpu);
     if (yielded > 0) {

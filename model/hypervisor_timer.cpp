@@ -48,7 +48,9 @@ void Hypervisor::arm_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool armed = vcpu.apic().timer().armed();
   if (!armed && vcpu.apic().timer().mode() != apic::TimerMode::tsc_deadline) return;
   if (armed) {
-    if (!vcpu.vm.native) cpu.charge(cost_.t_timer_arm);
+    const std::uint64_t now = guest_tsc(vcpu, cpu);
+    const bool ahead = vcpu.apic().next_timer_expiry(now) > now;  // else no host timer is armed
+    if (!vcpu.vm.native && ahead) cpu.charge(cost_.t_timer_arm);
     cpu.synchronise();
     start_sw_timer(vcpu, cpu);
   }

@@ -111,6 +111,8 @@ class GuestCpu {
 
   /// The guest has jumped since its last action: where it stands now, for events at the next boundary.
   void set_rip(std::uint64_t rip) noexcept { rip_ = rip; }
+  /// The privilege level there; a compute action may be interrupted before it has been executed.
+  void set_cpl(std::uint8_t cpl) noexcept { cpl_ = cpl & 3U; }
   /// Ends the interrupt shadow inside a compute action, which stands for many instructions: its first one
   /// ends it.
   void end_shadow() noexcept { shadow_ = false; }

@@ -333,6 +333,11 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
         boolean<KvmConfig>("kvm.avic_hides_pv_send_ipi", &KvmConfig::avic_hides_pv_send_ipi,
                            "Hide PV_SEND_IPI from a guest that can use AVIC: kvm.avic, no x2APIC.",
                            "proposal on kvm@vger, 2021-11-08, never merged"),
+        boolean<KvmConfig>(
+            "kvm.boosts_interrupt_target", &KvmConfig::boosts_interrupt_target,
+            "Let a vCPU that spins in kernel mode yield to one that was preempted in user mode, if "
+            "AVIC has an interrupt pending for that.",
+            "commit 52acd22faa1a, merged in 5.3; off is the kernel before it"),
     };
     for (auto& binding : ple_parameters())
       result.push_back(std::move(binding));

@@ -111,6 +111,7 @@ struct KvmConfig {
   std::uint64_t halt_poll_ns_grow_start = 10000;
   std::uint64_t halt_poll_ns_shrink = 2;
   bool avic_hides_pv_send_ipi = false;  ///< the founding thread's proposal
+  bool boosts_interrupt_target = true;  ///< directed yield to user mode that an interrupt waits for
   PleParameters ple;
 };
 

@@ -20,6 +20,7 @@ namespace guest_vector = workloads::guest_vector;
 namespace {
 
 constexpr std::uint64_t pv_eoi_address = 0x1f000;  // of CPU 0; 64 bytes for each
+constexpr std::uint64_t steal_address = 0x30000;   // likewise
 constexpr std::uint64_t apic_page = 0xfee00000;
 constexpr std::uint32_t lvtt = 0x320;
 constexpr std::uint32_t tdcr = 0x3e0;
@@ -81,6 +82,9 @@ void GuestCpuSource::boot() {
   if (config().platform.pv_eoi) {
     msr(workloads::kvm_msr::pv_eoi_en, (pv_eoi_address + 64 * cpu_) | workloads::kvm_msr::enabled);
   }
+  // kvm_register_steal_time; what it says serves sched_yield alone here.
+  if (config().platform.pv_sched_yield)
+    msr(workloads::kvm_msr::steal_time, (steal_address + 64 * cpu_) | workloads::kvm_msr::enabled);
   // haltpoll_cpu_online: the guest polls instead of the host.
   if (config().os.idle == GuestIdle::haltpoll && config().poll_control)
     msr(workloads::kvm_msr::poll_control, 0);
@@ -127,6 +131,9 @@ const std::vector<unsigned>& GuestCpuSource::retire_shared(std::uint64_t tsc) {
       break;
     case Meaning::preempt:
       schedule(tsc);
+      break;
+    case Meaning::call_yield:
+      yield_to_preempted();
       break;
     case Meaning::io_wait:
       if (std::exchange(shared().current->completed, false)) {

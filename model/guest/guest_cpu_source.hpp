@@ -31,7 +31,10 @@ class GuestCpuSource final : public workloads::WorkloadSource {
   void interrupt(std::uint8_t vector, std::uint64_t tsc) override;
   [[nodiscard]] std::uint64_t resume_compute(std::uint64_t left_cycles) override;
   [[nodiscard]] std::uint64_t handler_entry(std::uint8_t vector) const override;
-  void attach(workloads::PvMemory& memory) override { pv_ = &memory; }
+  void attach(workloads::PvMemory& memory) override {
+    pv_ = &memory;
+    shared().pv = &memory;
+  }
   [[nodiscard]] std::vector<workloads::GuestDevice>* devices() override { return &kernel_->devices(); }
   [[nodiscard]] bool finished() const override { return kernel_->ended(); }
   [[nodiscard]] std::string failure() const override { return failure_; }
@@ -45,6 +48,7 @@ class GuestCpuSource final : public workloads::WorkloadSource {
     task_run,    // a run step of the current task has been computed
     task_step,   // shared: the current task takes its next step
     preempt,     // shared: schedule(), since a handler asked for it
+    call_yield,  // shared: kvm_smp_send_call_func_ipi looks for a preempted target
     call_wait,   // spin: until a function ran on the CPUs that were called
     io_wait,     // shared: behind the notification of a device
     idle_look,   // shared: top of the idle loop
@@ -109,6 +113,7 @@ class GuestCpuSource final : public workloads::WorkloadSource {
   void sleep_until(std::uint64_t soft, std::uint64_t tsc);
   void block(std::uint64_t tsc);
   void call_function(const workloads::TaskStep& step, std::uint64_t tsc);
+  void yield_to_preempted();
   void submit(unsigned device);
   void system_call();
 

@@ -216,8 +216,24 @@ void GuestCpuSource::call_function(const TaskStep& step, std::uint64_t tsc) {
     driver_.send_call_function(cpu_, call_mask_, actions_);
   }
   append_actions(code_);
+  if (targets > 1 && !call_mask_.empty() && config().platform.pv_sched_yield)
+    code_.compute(1, guest_text::call + 0x20, flags::shared, Meaning::call_yield);
   code_.compute(std::max<std::uint64_t>(platform.spin_turn, 1), guest_text::call + 0x40,
                 flags::spin | flags::pauses, Meaning::call_wait);
+}
+
+// The hypercall names the first target that is preempted while it has something to run.
+void GuestCpuSource::yield_to_preempted() {
+  for (const unsigned target : call_mask_) {
+    const GuestCpuShared& other = kernel_->cpu(target);
+    if (!other.pv->preempted || (other.current == nullptr && other.queue.nr_running() == 0)) continue;
+    driver_.sched_yield(target, actions_);
+    code_.items.insert(code_.items.begin() + static_cast<std::ptrdiff_t>(next_) + 1,
+                       {actions_.front(), Meaning::none});
+    actions_.clear();
+    break;
+  }
+  advance();
 }
 
 // A request, and the notification of the device (virtqueue_kick).

@@ -9,6 +9,7 @@
 #include "model/guest/guest_config.hpp"
 #include "model/policy/run_queue.hpp"
 #include "workloads/guest/guest_platform.hpp"
+#include "workloads/guest/pv_memory.hpp"
 #include "workloads/tasks/task_set.hpp"
 #include "workloads/workload_source.hpp"
 
@@ -73,6 +74,7 @@ struct GuestCpuShared {
   bool polling = false;                ///< TIF_POLLING_NRFLAG of the idle task
   std::uint64_t told_at = never;       ///< polling: when what was stored for it becomes visible
   std::vector<GuestCall*> call_queue;  ///< call_single_queue
+  const workloads::PvMemory* pv = nullptr;
 };
 
 /// A request queue of a device, as guest and device share it.

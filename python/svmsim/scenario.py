@@ -136,6 +136,15 @@ class Scenario:
         added = tuple(toml_overrides(changes))
         return self._make(self._name, self._source, self._base_dir, (*self._overrides, *added))
 
+    def overridden(self, overrides: Sequence[str]) -> Scenario:
+        """Return the scenario with overrides as `--set` takes them: `["kvm.halt_poll_ns=0"]`.
+
+        Raises:
+            ScenarioError: an override is wrong.
+        """
+        changes = (*self._overrides, *overrides)
+        return self._make(self._name, self._source, self._base_dir, changes)
+
     def set(self, key: str, value: Any) -> Scenario:
         """Return the scenario with one value changed: `set("kvm.halt_poll_ns", 0)`.
 

@@ -15,9 +15,7 @@ T_INSN = 1
 """Cycles that HLT itself takes in the guest, of the round trip."""
 
 
-def one_vcpu(
-    profile: str, workload: dict[str, Any], kernel: str = "6.12", **vm: Any
-) -> Scenario:
+def one_vcpu(profile: str, workload: dict[str, Any], kernel: str = "6.12", **vm: Any) -> Scenario:
     """Return a guest of one vCPU on its own pCPU, AVIC off, without the host's tick."""
     return Scenario.from_dict(
         {
@@ -73,7 +71,9 @@ def user_by_kernel() -> Plan:
 def deadline_fastpath() -> Plan:
     """Round trip of a deadline in the past, with the fastpath of 6.18 by that without."""
     without, with_ = yield [
-        one_vcpu("skylake", {"kind": "tscdeadline_immed", "iterations": 4096}, kernel)
+        one_vcpu("skylake", {"kind": "tscdeadline_immed", "iterations": 4096}, kernel).with_(
+            kvm={"avic": True}
+        )
         for kernel in ("6.12", "6.18")
     ]
     return _round_trip(with_) / _round_trip(without)

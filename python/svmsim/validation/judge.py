@@ -74,29 +74,25 @@ class Judgement:
 def judge(item: Item, values: Sequence[float | Less]) -> Judgement:
     """Judge an item by its simulated figures: one, or of a sign one for each seed.
 
-    Two figures of a sign become the reduction from the greater one in per cent.
+    Two figures of a sign become the reduction from the greater one in per cent. A sign without a
+    band holds when it does for every seed, and its mean exceeds what the seeds differ by.
     """
     if item.kind != "D":
         (value,) = values
         if isinstance(value, Less):
             raise TypeError(f"{item.id}: only a sign compares two figures")
         return _judged(item, value, item.low, item.high, item.low <= value <= item.high)
-    if item.is_sign:
-        pairs = [value for value in values if isinstance(value, Less)]
-        base = fmean(pair.greater for pair in pairs)
-        spread = max(
-            max(pair[arm] for pair in pairs) - min(pair[arm] for pair in pairs) for arm in (0, 1)
-        )
-        effect = 100 * (base - fmean(pair.less for pair in pairs)) / base
-        low = 100 * spread / base
-        signs = all(pair.less < pair.greater for pair in pairs)
-        return _judged(item, effect, low, item.high, signs and low < effect)
     effects = [
         100 * (value.greater - value.less) / value.greater if isinstance(value, Less) else value
         for value in values
     ]
+    mean = fmean(effects)
+    if item.is_sign:
+        # Runs are paired by seed: what they differ by is what the effect differs by.
+        spread = max(effects) - min(effects)
+        return _judged(item, mean, spread, item.high, min(effects) > 0 and mean > spread)
     inside = all(item.low <= effect <= item.high for effect in effects)
-    return _judged(item, fmean(effects), item.low, item.high, inside)
+    return _judged(item, mean, item.low, item.high, inside)
 
 
 def _judged(item: Item, value: float, low: float, high: float, holds: bool) -> Judgement:

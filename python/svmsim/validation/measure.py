@@ -36,7 +36,8 @@ class Less(NamedTuple):
 
 Plan = Generator[Sequence[Run | Scenario], list[Any], float | Less]
 """Yields what to simulate, gets the results in that order, returns the simulated figure."""
-Measure = Callable[[], Plan]
+Measure = Callable[..., Plan]
+"""Without arguments, or of a sign with `seed`."""
 
 MEASURES: dict[str, Measure] = {}
 

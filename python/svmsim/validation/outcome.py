@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from svmsim.errors import Problem, UserError, problem
 from svmsim.result import Result
 from svmsim.scenario import Scenario
 from svmsim.validation.judge import SEEDS, Judgement, failed, judge
-from svmsim.validation.measure import MEASURES, Less, Look, Plan, Run
+from svmsim.validation.measure import MEASURES, Less, Look, Measure, Plan, Run
 from svmsim.validation.published import CLASSES, Item, published_items, published_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["R_SHARE", "Outcome", "chosen_items", "validate"]
 R_SHARE = 0.8
 """So many of the R items have to hold; of E and D every one."""
 
-_MODULES = ("idle_hlt", "exits", "ipi", "halts", "wakes", "polling", "scheduling")
+_MODULES = ("idle_hlt", "exits", "ipi", "halts", "wakes", "scheduling")
 
 
 def load_measures() -> None:
@@ -64,8 +65,8 @@ class Outcome:
     results: dict[str, Result]
     """The results that were simulated, by number and workload."""
     version: str
-    changes: tuple[str, ...] = ()
-    """Settings that were changed in every scenario."""
+    overrides: tuple[str, ...] = ()
+    """Settings that every scenario got."""
 
     def counts(self, kind: str) -> tuple[int, int]:
         """Return how many items of a class hold, of how many."""
@@ -86,7 +87,7 @@ class Outcome:
         """Return everything as plain data for JSON."""
         return {
             "version": self.version,
-            "changes": list(self.changes),
+            "overrides": list(self.overrides),
             "classes": CLASSES,
             "holds": self.holds,
             "summary": {
@@ -124,8 +125,8 @@ class Outcome:
 class _Work:
     """The simulations of all items, equal ones once."""
 
-    def __init__(self, changes: Mapping[str, Any]) -> None:
-        self._changes = changes
+    def __init__(self, overrides: Sequence[str]) -> None:
+        self._overrides = tuple(overrides)
         self.runs: list[Run] = []
         self._known: dict[tuple[Scenario, Look | None], int] = {}
 
@@ -136,8 +137,8 @@ class _Work:
         scenario = run.scenario
         if seed is not None:
             scenario = scenario.set("run.seed", seed)
-        if self._changes:
-            scenario = scenario.with_(**self._changes)
+        if self._overrides:
+            scenario = scenario.overridden(self._overrides)
         key = (scenario, run.look)
         if key not in self._known:
             self._known[key] = len(self.runs)
@@ -145,11 +146,17 @@ class _Work:
         return self._known[key]
 
 
+def takes_seed(measure: Measure) -> bool:
+    """Whether a measure takes the seed: its guests draw no numbers, and would not differ."""
+    return "seed" in signature(measure).parameters
+
+
 class _Task:
     """An item's measure under one seed, between its question and its answer."""
 
     def __init__(self, item: Item, seed: int | None, work: _Work) -> None:
-        self.plan: Plan = MEASURES[item.id]()
+        measure = MEASURES[item.id]
+        self.plan: Plan = measure(seed=seed) if takes_seed(measure) else measure()
         self.numbers = [work.add(run, seed) for run in next(self.plan)]
 
     def value(self, outcomes: Sequence[Any]) -> float | Less:
@@ -164,24 +171,24 @@ class _Task:
 def validate(
     only: Sequence[str] = (),
     *,
-    changes: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
     progress: bool = False,
 ) -> Outcome:
     """Simulate what was published, with as many simulations at once as there are CPUs.
 
     Args:
         only: ids of items or rows; default: all.
-        changes: settings that every scenario gets, to see which figures they move:
-            `{"host.cost.t_world": 2000}`.
+        overrides: settings that every scenario gets, as `--set` takes them, to see which figures
+            they move: `host.cost.t_world=2000`.
         progress: show a bar on standard error when it takes more than two seconds.
 
     Raises:
-        UserError: there is no such item; a change is wrong.
+        UserError: there is no such item; an override is wrong.
         InternalError: a simulation failed.
     """
     load_measures()
     items = chosen_items(only)
-    work = _Work(changes or {})
+    work = _Work(overrides)
     tasks = {
         item.id: [_Task(item, seed, work) for seed in (SEEDS if item.kind == "D" else (None,))]
         for item in items
@@ -210,5 +217,4 @@ def validate(
     }
     from svmsim import __version__
 
-    shown = tuple(f"{key}={value}" for key, value in (changes or {}).items())
-    return Outcome(tuple(judgements), results, __version__, shown)
+    return Outcome(tuple(judgements), results, __version__, tuple(overrides))

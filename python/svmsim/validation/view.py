@@ -89,7 +89,7 @@ takes the figure from their results. No scenario changes a cost: what is judged 
         text += f"| {kind} | {meaning} | {held(kind)[0]} of {held(kind)[1]} |\n"
     text += f"""
 The command ends with status 0 when every E and D item holds and four fifths of the R items do. A sign (D) without a band is
-the reduction from the greater figure in per cent; it has to exceed the largest spread of either figure over {len(SEEDS)} seeds.
+the reduction from the greater figure in per cent, mean of {len(SEEDS)} paired seeds; it has to exceed what the seeds differ by.
 
 ```sh
 svmsim validate                              # the table
@@ -100,7 +100,9 @@ svmsim validate --json items.json --out out/ # for programs; with every result
 """
     for row, group in groupby(outcome.judgements, key=lambda judgement: judgement.item.row):
         own = list(group)
-        text += f"\n## {row.id}: {row.setup}\n\nPublished: {row.figures}.\nSource: {row.source}.\n\n"
+        text += (
+            f"\n## {row.id}: {row.setup}\n\nPublished: {row.figures}.\nSource: {row.source}.\n\n"
+        )
         text += _rows(own)
         scenarios = [j.item for j in own if j.item.scenario]
         if scenarios:
