@@ -84,7 +84,11 @@ def commands_page() -> str:
     """Every command with its help, as the command line prints it."""
     import typer
 
-    from svmsim import _calibrate_command, _sweep_commands  # noqa: F401 - they register commands
+    from svmsim import (  # noqa: F401 - they register commands
+        _calibrate_command,
+        _sweep_commands,
+        _validate_command,
+    )
     from svmsim._commands import app
 
     root = typer.main.get_command(app)

@@ -47,7 +47,11 @@ def _check_arguments() -> None:
 
 def _run() -> int:
     """Run the command and return its exit status; the status of usage errors is typer's."""
-    from svmsim import _calibrate_command, _sweep_commands  # noqa: F401 - they add their commands
+    from svmsim import (  # noqa: F401 - they register commands
+        _calibrate_command,
+        _sweep_commands,
+        _validate_command,
+    )
     from svmsim._commands import app
 
     status = 0

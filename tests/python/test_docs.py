@@ -59,7 +59,11 @@ def test_the_tutorial_runs(root: Path, tmp_path: Path) -> None:
 def commands() -> dict[str, Any]:
     import typer
 
-    from svmsim import _calibrate_command, _sweep_commands  # noqa: F401 - they register commands
+    from svmsim import (  # noqa: F401 - they register commands
+        _calibrate_command,
+        _sweep_commands,
+        _validate_command,
+    )
     from svmsim._commands import app
 
     found: dict[str, Any] = {}

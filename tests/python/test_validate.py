@@ -38,7 +38,7 @@ def test_every_item_has_a_measure_and_every_measure_an_item() -> None:
 
 
 def test_every_row_of_the_fact_sheet_has_items() -> None:
-    rows = ["1.1", "1.2", "1.3", "1.4", *(f"C-{number:02d}" for number in range(1, 25))]
+    rows = ["1.1", "1.3", "1.4", *(f"C-{number:02d}" for number in range(1, 25))]
     assert sorted(published_rows()) == sorted(rows)
     for row in published_rows().values():
         assert row.source
@@ -137,15 +137,15 @@ def test_a_sign_has_to_hold_for_every_seed_and_exceed_the_spread() -> None:
 
 
 def test_an_unknown_item_is_named() -> None:
-    with pytest.raises(sv.UserError, match=r"C-5.*did you mean C-05"):
-        validate(["C-5"])
+    with pytest.raises(sv.UserError, match=r"no item C-0 \(did you mean C-"):
+        validate(["C-0"])
 
 
 def test_the_command_writes_its_table_its_page_and_json(cli: Cli, tmp_path: Path) -> None:
     done = cli(
         "validate",
         "--only",
-        "C-11,C-21.exits",
+        "C-21.exits,C-11",
         "--json",
         "items.json",
         "--out",

@@ -49,12 +49,13 @@ def hlt_in_user_space(part: str) -> Plan:
     (result,) = yield [one_vcpu("zen2", workload, irqchip="user")]
     software, whole = _software(result), _round_trip(result)
     world = whole - software
-    return {
+    parts: dict[str, float] = {
         "world": world,
         "software": software,
         "total": whole,
         "share": world / whole,
-    }[part]
+    }
+    return parts[part]
 
 
 @measures({"C-04.ratio": ()})
@@ -85,7 +86,7 @@ def deadline_latency() -> Plan:
     workload = {"kind": program("tscdeadline_latency")}
     scenario = one_vcpu("skylake", workload).set("kvm.lapic_timer_advance", False)
     (result,) = yield [scenario]
-    delay = result.scenario["vm"][0]["workload"]["delay"]
+    delay = int(result.scenario["vm"][0]["workload"]["delay"])
     return float(result.metrics["timer_cycles"]) - delay
 
 

@@ -61,7 +61,7 @@ def polling_idle_cost() -> Plan:
     scenario = guest("housekeeping", 500, kvm=FIXED)
     (result,) = yield [scenario.with_(run={"duration": "1s"})]
     (pcpu,) = result.to_dict()["pcpus"]
-    return 100 * float(pcpu["host_ns"] + pcpu["poll_ns"]) / result.sim_time_ns
+    return float(100 * (pcpu["host_ns"] + pcpu["poll_ns"]) / result.sim_time_ns)
 
 
 def _tcp_rr() -> dict[str, Scenario]:

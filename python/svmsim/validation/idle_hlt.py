@@ -141,7 +141,7 @@ def host_time() -> Plan:
         sum(r.exit_totals[name]["time_ns"] for name in EXITS if name in r.exit_totals)
         for r in results
     )
-    return 100 * (on - off) / off
+    return float(100 * (on - off) / off)
 
 
 @measures(

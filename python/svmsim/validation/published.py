@@ -60,18 +60,18 @@ class Item:
 
 
 def _band(entry: dict[str, Any]) -> tuple[float, float]:
-    public = entry.get("published")
+    public: Any = entry.get("published")
     if "low" in entry or "high" in entry:
         return float(entry["low"]), float(entry["high"])
     if entry["class"] == "E":
-        return float(public), float(public)  # type: ignore[arg-type]
+        return float(public), float(public)
     if "within" in entry:
-        return public - entry["within"], public + entry["within"]  # type: ignore[operator]
+        return public - entry["within"], public + entry["within"]
     if "share" in entry:
-        spread = abs(public * entry["share"])  # type: ignore[operator]
-        return public - spread, public + spread  # type: ignore[operator]
+        spread = abs(public * entry["share"])
+        return public - spread, public + spread
     if "factor" in entry:
-        return public / entry["factor"], public * entry["factor"]  # type: ignore[operator]
+        return public / entry["factor"], public * entry["factor"]
     return math.nan, 100.0  # a sign: a reduction in per cent, above the spread
 
 

@@ -48,6 +48,7 @@ def _summary(outcome: Outcome) -> str:
 def terminal(outcome: Outcome) -> RenderableType:
     """Return the table for a terminal."""
     body = table(_COLUMNS, left=2)
+    body.columns[0].no_wrap, body.columns[1].no_wrap = True, False
     for judgement in outcome.judgements:
         verdict = Text(judgement.verdict, _COLOURS[judgement.verdict])
         body.add_row(*_cells(judgement), verdict)
@@ -57,6 +58,7 @@ def terminal(outcome: Outcome) -> RenderableType:
     misfits = [judgement for judgement in outcome.judgements if not judgement.holds]
     if misfits:
         why = table(["does not fit", "why"], left=2)
+        why.columns[1].no_wrap = False
         for judgement in misfits:
             why.add_row(judgement.item.id, judgement.reason)
         parts += [why, Text()]
@@ -75,29 +77,11 @@ def _rows(judgements: Iterable[Judgement]) -> str:
 
 def page(outcome: Outcome) -> str:
     """Return the page of the docs."""
-    held = outcome.counts
-    text = f"""# Published measurements
-
-Every published measurement that svmsim was given, as a scenario: `svmsim validate -o docs/validation.md` writes this page.
-Figures stand in `python/svmsim/validation/published.toml`, each has one function beside it that builds the scenarios and
-takes the figure from their results. No scenario changes a cost: what is judged is the profiles.
-
-| class | what is demanded | hold |
-| :-- | :-- | --: |
-"""
+    text = _HEAD
     for kind, meaning in CLASSES.items():
-        text += f"| {kind} | {meaning} | {held(kind)[0]} of {held(kind)[1]} |\n"
-    text += f"""
-The command ends with status 0 when every E and D item holds and four fifths of the R items do. A sign (D) without a band is
-the reduction from the greater figure in per cent, mean of {len(SEEDS)} paired seeds; it has to exceed what the seeds differ by.
-
-```sh
-svmsim validate                              # the table
-svmsim validate --only C-05,C-10.saving      # a row, an item
-svmsim validate --set host.cost.t_world=1500 # which figures a cost moves
-svmsim validate --json items.json --out out/ # for programs; with every result
-```
-"""
+        held, total = outcome.counts(kind)
+        text += f"| {kind} | {meaning} | {held} of {total} |\n"
+    text += _BEHIND_CLASSES
     for row, group in groupby(outcome.judgements, key=lambda judgement: judgement.item.row):
         own = list(group)
         text += (
@@ -115,12 +99,38 @@ svmsim validate --json items.json --out out/ # for programs; with every result
     return text + _NOT_JUDGED
 
 
+_HEAD = """\
+# Published measurements
+
+Every published measurement that svmsim was given, as a scenario. This page is written by
+`svmsim validate -o docs/validation.md`. Figures stand in `python/svmsim/validation/published.toml`;
+each has one function beside it, which builds the scenarios and takes the figure from their results.
+No scenario changes a cost: what is judged is the profiles.
+
+| class | what is demanded | hold |
+| :-- | :-- | --: |
+"""
+
+_BEHIND_CLASSES = f"""
+The command ends with status 0 when every E and D item holds and four fifths of the R items do. A
+sign (D) without a band is the reduction from the greater figure in per cent, the mean of
+{len(SEEDS)} paired seeds; it has to exceed what the seeds differ by.
+
+```sh
+svmsim validate                              # the table
+svmsim validate --only C-05,C-10.saving      # a row, an item
+svmsim validate --set host.cost.t_world=1500 # which figures a cost moves
+svmsim validate --json items.json --out out/ # for programs; with every result
+```
+"""
+
 _NOT_JUDGED = """
 ## What is not judged
 
-* The +5 % of the whole self-IPI loop with idle HLT (row 1.1): `t_halt_abort` reproduces it, `svmsim study idle-hlt` shows it with
-  and without; either sign may be right on another CPU.
-* Percentages that the publications print and that do not follow from their own numbers: `svmsim study idle-hlt` lists them.
+* The +5 % of the whole self-IPI loop with idle HLT (row 1.1): `t_halt_abort` reproduces it, and
+  `svmsim study idle-hlt` shows it with and without; either sign may be right on another CPU.
+* Percentages that the publications print and that do not follow from their own numbers:
+  `svmsim study idle-hlt` lists them.
 * Absolute values of SAP HANA and of Passmark, of which only the direction is demanded.
 """
 

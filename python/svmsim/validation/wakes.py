@@ -49,10 +49,9 @@ def look_wakes(result: Result) -> float:
     for row in result.events.frame.iter_rows(named=True):
         if row["event"] == "sched_waking":
             waking = row["time_ns"]
-        elif row["event"] == "cpu_idle" and row["cpu"] == 1 and waking is not None:
-            if row["field_0"] == IDLE_EXIT:
-                times.append(row["time_ns"] - waking)
-                waking = None
+        elif row["event"] == "cpu_idle" and (row["cpu"], row["field_0"]) == (1, IDLE_EXIT):
+            times += [] if waking is None else [row["time_ns"] - waking]
+            waking = None
     return float(median(times))
 
 
