@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from svmsim.validation.measure import Less
@@ -75,7 +75,7 @@ def judge(item: Item, values: Sequence[float | Less]) -> Judgement:
     """Judge an item by its simulated figures: one, or of a sign one for each seed.
 
     Two figures of a sign become the reduction from the greater one in per cent. A sign without a
-    band holds when it does for every seed, and its mean exceeds what the seeds differ by.
+    band holds when it does for every seed, and its mean exceeds the standard deviation.
     """
     if item.kind != "D":
         (value,) = values
@@ -88,8 +88,8 @@ def judge(item: Item, values: Sequence[float | Less]) -> Judgement:
     ]
     mean = fmean(effects)
     if item.is_sign:
-        # Runs are paired by seed: what they differ by is what the effect differs by.
-        spread = max(effects) - min(effects)
+        # Runs are paired by seed: their spread is the effect's standard deviation.
+        spread = stdev(effects)
         return _judged(item, mean, spread, item.high, min(effects) > 0 and mean > spread)
     inside = all(item.low <= effect <= item.high for effect in effects)
     return _judged(item, mean, item.low, item.high, inside)

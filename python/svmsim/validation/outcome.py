@@ -28,7 +28,16 @@ __all__ = ["R_SHARE", "Outcome", "chosen_items", "validate"]
 R_SHARE = 0.8
 """So many of the R items have to hold; of E and D every one."""
 
-_MODULES = ("idle_hlt", "exits", "ipi", "halts", "wakes", "scheduling", "disabled_exits")
+_MODULES = (
+    "idle_hlt",
+    "polling",
+    "disabled_exits",
+    "exits",
+    "ipi",
+    "halts",
+    "wakes",
+    "scheduling",
+)
 
 
 def load_measures() -> None:

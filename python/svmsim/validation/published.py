@@ -16,7 +16,7 @@ Class = Literal["E", "R", "D", "A"]
 CLASSES: dict[Class, str] = {
     "E": "exact count",
     "R": "ratio of two simulated figures, within a band",
-    "D": "sign: it holds for each of five seeds, and the effect is larger than what they differ by",
+    "D": "sign: it holds for each of five seeds, and the effect is larger than their spread",
     "A": "absolute figure, within a factor",
 }
 
@@ -47,7 +47,7 @@ class Item:
     """None where only a direction was published."""
     low: float
     high: float
-    """The accepted band; of a sign without a band of its own: above what the seeds differ by."""
+    """The accepted band; of a sign without a band of its own: above the spread of the seeds."""
     scenario: str
     """What is simulated for it."""
     misfit: str

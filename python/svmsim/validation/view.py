@@ -114,7 +114,7 @@ No scenario changes a cost: what is judged is the profiles.
 _BEHIND_CLASSES = f"""
 The command ends with status 0 when every E and D item holds and four fifths of the R items do. A
 sign (D) without a band is the reduction from the greater figure in per cent, the mean of
-{len(SEEDS)} paired seeds; it has to exceed what the seeds differ by.
+{len(SEEDS)} paired seeds; it has to exceed their standard deviation.
 
 ```sh
 svmsim validate                              # the table
