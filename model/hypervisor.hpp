@@ -143,7 +143,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu);
   void handle_exception(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
   void skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t result);
-  void user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason, std::uint64_t work_cycles);
+  void user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason, bool device);
 
   // hypervisor_instructions.cpp: instructions that KVM emulates or skips, and MMIO.
   void handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);

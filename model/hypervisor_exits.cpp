@@ -1,5 +1,7 @@
 // Exit handlers and fastpaths of KVM on SVM (arch/x86/kvm/svm/svm.c, x86.c; kvm-software.md 1.6).
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "apic/apic_registers.hpp"
@@ -241,7 +243,7 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   const bool kernel = in_kernel_port(port) || device != nullptr;
   if (kernel || !in) trace_pio();
   if (!kernel) {
-    user_exit(vcpu, cpu, kvm_exit_io, cost_.t_device);
+    user_exit(vcpu, cpu, kvm_exit_io, true);
     if (!in && !vcpu.vm.devices.empty()) acknowledge_devices(vcpu.vm, cpu, port);
     if (in) trace_pio();
   }
@@ -251,12 +253,12 @@ void Hypervisor::handle_io(Vcpu& vcpu, PhysicalCpu& cpu) {
   device->notify(vcpu, cpu);
 }
 
-// Back to user space, what it does there, and KVM_RUN again.
-void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason, std::uint64_t work_cycles) {
+// Back to user space, its device model if it has something to do, and KVM_RUN again.
+void Hypervisor::user_exit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t reason, bool device) {
   trace(cpu, vcpu, EventKind::kvm_fpu, 0);
   trace(cpu, vcpu, EventKind::kvm_userspace_exit, reason, 0);
   vcpu.host_state_unloaded = true;  // vcpu_put at the end of KVM_RUN
-  cpu.charge(cost_.t_user_exit + work_cycles);
+  cpu.charge(device ? cost_.t_user_exit : cost_.t_user_exit - std::min(cost_.t_device, cost_.t_user_exit));
   cpu.take_interrupts();
   trace(cpu, vcpu, EventKind::kvm_fpu, 1);
 }

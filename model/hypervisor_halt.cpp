@@ -50,7 +50,7 @@ bool Hypervisor::emulate_halt(Vcpu& vcpu, PhysicalCpu& cpu) {
   ++vcpu.stats.halt_exits;
   if (vcpu.vm.halts_in_user_space) {
     constexpr std::uint64_t kvm_exit_hlt = 5;
-    user_exit(vcpu, cpu, kvm_exit_hlt, 0);
+    user_exit(vcpu, cpu, kvm_exit_hlt, false);
     return true;
   }
   cpu.synchronise();

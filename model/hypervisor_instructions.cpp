@@ -198,7 +198,7 @@ void Hypervisor::handle_mmio(Vcpu& vcpu, PhysicalCpu& cpu) {
     ++vcpu.stats.mmio_exits;
     trace(cpu, vcpu, EventKind::kvm_mmio, write ? write_mmio : unsatisfied_read, size, address,
           write ? value : 0);
-    user_exit(vcpu, cpu, kvm_exit_mmio, cost_.t_device);
+    user_exit(vcpu, cpu, kvm_exit_mmio, true);
     if (!write) trace(cpu, vcpu, EventKind::kvm_mmio, read_mmio, size, address, value);
   }
   // The emulator knows the length of what it decoded; an NPF has no next rIP.

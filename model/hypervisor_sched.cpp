@@ -119,7 +119,7 @@ void Hypervisor::request_disabled_exits(Vcpu& vcpu, PhysicalCpu& cpu, DisabledEx
 void Hypervisor::take_requested_exits(Vcpu& vcpu, PhysicalCpu& cpu) {
   constexpr std::uint64_t kvm_exit_intr = 10;
   ++vcpu.stats.signal_exits;
-  user_exit(vcpu, cpu, kvm_exit_intr, 0);
+  user_exit(vcpu, cpu, kvm_exit_intr, false);
   set_disabled_exits(vcpu, *vcpu.requested_exits);
   vcpu.requested_exits.reset();
 }

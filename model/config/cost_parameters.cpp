@@ -51,16 +51,16 @@ const std::vector<Binding<Costs>>& cost_parameters() {
            "KVM_HC_SEND_IPI on top of h_vmmcall, without what it does to the targets."),
       cost("h_pv_eoi", &Costs::h_pv_eoi, "Completing an EOI that the guest left out (PV EOI)."),
       cost("h_io_kernel", &Costs::h_io_kernel,
-           "The kernel's part of IN or OUT; t_user_exit and t_device come on top where no device in the "
-           "kernel "
-           "completes it."),
+           "The kernel's part of IN or OUT; t_user_exit comes on top where no device in the kernel completes "
+           "it."),
       cost("h_npf", &Costs::h_npf, "Handling of a nested page fault."),
       cost("h_insn", &Costs::h_insn, "Handling of CR and DR accesses, WBINVD, INVD and their like."),
       cost("h_emulate", &Costs::h_emulate,
            "KVM's instruction emulator: MMIO, and CR accesses on a CPU without decode assists."),
       cost("h_intr", &Costs::h_intr, "Handling of an interrupt exit, without the host's interrupt handler."),
-      cost("t_user_exit", &Costs::t_user_exit, "Return to user space and the next KVM_RUN."),
-      cost("t_device", &Costs::t_device, "User space's device model, on top of t_user_exit."),
+      cost("t_user_exit", &Costs::t_user_exit, "Return to user space, device model and the next KVM_RUN."),
+      cost("t_device", &Costs::t_device,
+           "The device model's part of t_user_exit; HLT (vm.irqchip) and signals go without it."),
       cost("t_irq_deliver", &Costs::t_irq_deliver, "Delivery of an interrupt through the guest's IDT."),
       cost("t_iret", &Costs::t_iret, "IRET in the guest."),
       cost("t_insn", &Costs::t_insn, "Any other instruction that completes in guest mode.", 1),

@@ -28,13 +28,13 @@ struct Costs {
   std::uint32_t h_pv_ipi = 0;  ///< KVM_HC_SEND_IPI, on top of h_vmmcall, without the targets
   std::uint32_t h_pv_eoi = 0;  ///< completing an EOI that the guest left out
   std::uint32_t h_io_kernel =
-      0;  ///< the kernel's part of in/out; t_user_exit and t_device come on top without an in-kernel device
+      0;  ///< the kernel's part of in/out; t_user_exit comes on top without an in-kernel device
   std::uint32_t h_npf = 0;
   std::uint32_t h_insn = 0;  ///< an instruction whose handler does little more than skip it: CR, DR, WBINVD
   std::uint32_t h_emulate = 0;    ///< x86_emulate_instruction: MMIO, and CRs without decode assists
   std::uint32_t h_intr = 0;       ///< INTR exit, without the host's interrupt handler
-  std::uint32_t t_user_exit = 0;  ///< return to user space and KVM_RUN again
-  std::uint32_t t_device = 0;     ///< user space's device model, in between
+  std::uint32_t t_user_exit = 0;  ///< return to user space, device model and KVM_RUN again
+  std::uint32_t t_device = 0;     ///< the device model's part of t_user_exit
   // Guest side.
   std::uint32_t t_irq_deliver = 0;  ///< IDT delivery
   std::uint32_t t_iret = 0;
