@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/marking_source.hpp"
 #include "model/units.hpp"
 
 namespace svmsim::model {
@@ -102,7 +103,7 @@ void set_scheduling(HostThread& thread, const ThreadScheduling& scheduling) {
 }  // namespace
 
 Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
-                 const SourceFactory& make_source)
+                 const SourceFactory& make_source, bool markers)
     : sc_core::sc_module(name),
       events_(scenario.host.pcpus, scenario.host.tracepoints),
       end_cycles_(end_of_run(scenario)),
@@ -164,6 +165,7 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
       vcpu->allowed = config.pin.empty() ? affinity_of(config.affinity) : nullptr;
       if (vcpu->allowed != nullptr) vcpu->cpu_index = config.affinity[unpinned++ % config.affinity.size()];
       vcpu->pcpu = cpus_[vcpu->cpu_index].get();
+      if (markers) vcpu->source = std::make_unique<MarkingSource>(std::move(vcpu->source), *vcpu, events_);
       if (auto* devices = vcpu->source->devices(); devices != nullptr && i == 0) {
         for (std::size_t d = 0; d < devices->size(); ++d) {
           // A stream for each device, whatever the others draw.

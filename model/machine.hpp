@@ -24,7 +24,9 @@ namespace svmsim::model {
 /// machine.cpu0, machine.vm0_vcpu0.
 class Machine : public sc_core::sc_module {
  public:
-  Machine(const sc_core::sc_module_name& name, const Scenario& scenario, const SourceFactory& make_source);
+  /// `markers`: what leaves no exit is recorded too (model/marking_source.hpp).
+  Machine(const sc_core::sc_module_name& name, const Scenario& scenario, const SourceFactory& make_source,
+          bool markers = false);
 
   /// Makes the vCPU threads runnable. Called once, after the sinks are attached and before the kernel starts.
   void start();

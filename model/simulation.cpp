@@ -236,7 +236,7 @@ RunResult Simulation::run() {
   const SimContext context;
   Scenario built = scenario_;
   if (!waveform_.empty()) built.run.run_ahead = false;  // waveforms see kernel time (design.md section 2)
-  Machine machine("machine", built, factory_ ? factory_ : own);
+  Machine machine("machine", built, factory_ ? factory_ : own, markers_ && !sinks_.empty());
   std::unique_ptr<Waveform> waveform;
   if (!waveform_.empty()) {
     waveform = std::make_unique<Waveform>(waveform_, machine, scenario_.host.tsc_hz);

@@ -39,6 +39,8 @@ class Simulation {
   void add_sink(EventSink& sink) { sinks_.push_back(&sink); }
   /// Writes a VCD file of the run (model/waveform.hpp); run-ahead is off then, which changes no result.
   void set_waveform(std::string path) { waveform_ = std::move(path); }
+  /// Events of kind svmsim_guest for what leaves no exit (model/marking_source.hpp); they change no result.
+  void set_markers(bool markers) noexcept { markers_ = markers; }
   void set_progress(Progress progress) { progress_ = std::move(progress); }
 
   /// Host threads of the scenario and their names, for trace writers.
@@ -53,6 +55,7 @@ class Simulation {
   SourceFactory factory_;
   std::vector<EventSink*> sinks_;
   std::string waveform_;
+  bool markers_ = false;
   Progress progress_;
 };
 

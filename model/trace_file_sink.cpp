@@ -18,11 +18,21 @@ std::string name_while_writing(const std::string& path) {
 
 }  // namespace
 
-TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulation)
-    : path_(path), written_path_(name_while_writing(path)), out_(written_path_) {
+TraceFileSink::TraceFileSink(const std::string& path, const Simulation& simulation, const std::string& format)
+    : path_(path), written_path_(name_while_writing(path)) {
+  const auto chosen =
+      format.empty() ? workloads::trace_format_of_path(path) : workloads::trace_format_of_name(format);
+  if (!chosen) {
+    throw UserError(Problem{"", 0, "--trace-format", "must be ftrace, perf or dat",
+                            nearest_name(format, {"ftrace", "perf", "dat"})});
+  }
+  out_.open(written_path_, std::ios::binary);
   if (!out_) throw UserError(Problem{path, 0, "", "the trace file cannot be written", ""});
   const HostConfig& host = simulation.scenario().host;
-  writer_ = std::make_unique<workloads::FtraceWriter>(out_, host.kernel, host.tsc_hz, 9);
+  workloads::TraceWriterOptions options;
+  options.kernel = host.kernel;
+  options.tsc_hz = host.tsc_hz;
+  writer_ = workloads::make_trace_writer(*chosen, out_, options);
   for (const auto& [tid, comm] : simulation.threads())
     writer_->threads().set(tid, comm);
 }
@@ -36,7 +46,7 @@ TraceFileSink::~TraceFileSink() {
 }
 
 void TraceFileSink::close() {
-  writer_->flush();
+  writer_->finish();
   out_.flush();
   std::error_code error;
   if (out_ && written_path_ != path_) {

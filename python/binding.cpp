@@ -27,6 +27,8 @@
 #include "python/svm_binding.hpp"
 #include "python/vmcb_binding.hpp"
 #include "svm/user_error.hpp"
+#include "workloads/trace/convert.hpp"
+#include "workloads/trace/diagnosis.hpp"
 
 namespace py = pybind11;
 
@@ -58,12 +60,13 @@ svmsim::model::Progress progress_to(const py::object& callback) {
 std::string run(const std::string& source, bool is_file, const std::string& base_dir,
                 const std::vector<std::string>& overrides, const std::string& trace,
                 const py::object& progress, const std::string& waveform, const py::object& events,
-                std::size_t most_events) {
+                std::size_t most_events, const std::string& trace_format, bool markers) {
   svmsim::model::Simulation simulation(load(source, is_file, base_dir, overrides));
   std::unique_ptr<svmsim::model::TraceFileSink> sink;
   if (!trace.empty()) {
-    sink = std::make_unique<svmsim::model::TraceFileSink>(trace, simulation);
+    sink = std::make_unique<svmsim::model::TraceFileSink>(trace, simulation, trace_format);
     simulation.add_sink(*sink);
+    simulation.set_markers(markers);
   }
   svmsim::model::EventListSink list(simulation.scenario().host.tsc_hz, most_events);
   if (!events.is_none()) simulation.add_sink(list);
@@ -128,9 +131,29 @@ PYBIND11_MODULE(_core, module) {
       py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"));
   module.def("run", &run, py::arg("source"), py::arg("is_file"), py::arg("base_dir"), py::arg("overrides"),
              py::arg("trace") = "", py::arg("progress") = py::none(), py::arg("waveform") = "",
-             py::arg("events") = py::none(), py::arg("most_events") = 20'000'000);
-  module.def("perf_table",
-             [](const std::string& result) { return svmsim::model::perf_table_of_json(result); });
+             py::arg("events") = py::none(), py::arg("most_events") = 20'000'000,
+             py::arg("trace_format") = "", py::arg("markers") = false);
+  module.def(
+      "perf_table",
+      [](const std::string& result, const std::string& layout) {
+        return svmsim::model::perf_table_of_json(result, layout);
+      },
+      py::arg("result_json"), py::arg("layout") = "");
+  module.def(
+      "diagnosis",
+      [](const std::vector<std::string>& paths, int capture, const std::string& isa) {
+        const py::gil_scoped_release release;
+        return svmsim::workloads::diagnosis_json(paths, capture, isa);
+      },
+      py::arg("paths"), py::arg("capture") = 0, py::arg("isa") = "");
+  module.def(
+      "convert_trace",
+      [](const std::vector<std::string>& paths, const std::string& output, const std::string& format,
+         int capture) {
+        const py::gil_scoped_release release;
+        svmsim::workloads::convert_trace(paths, output, format, capture);
+      },
+      py::arg("paths"), py::arg("output"), py::arg("format") = "", py::arg("capture") = 0);
   module.def(
       "import_trace",
       [](const std::vector<std::string>& paths, const std::string& output, int capture,

@@ -470,7 +470,7 @@ const std::string& kernel_name(workloads::KernelGeneration kernel) {
 
 std::vector<std::string> tracepoint_names() {
   std::vector<std::string> names;
-  for (unsigned i = 0; i < static_cast<unsigned>(workloads::EventKind::other); ++i) {
+  for (unsigned i = 0; i < static_cast<unsigned>(workloads::EventKind::svmsim_guest); ++i) {
     names.emplace_back(workloads::event_name(static_cast<workloads::EventKind>(i)));
   }
   return names;

@@ -64,7 +64,7 @@ TEST_CASE("perf table: the layout of a recorded perf kvm stat report") {
   take(stats, 0x1234, 1, 0, 1000);
   vcpu.exits = stats.rows();
   result.vcpus.push_back(vcpu);
-  CHECK(perf_table(result, 20) ==
+  CHECK(perf_table(result, PerfLayout::classic) ==
         "\n"
         "\n"
         "Analyze events for all VMs, all VCPUs:\n"

@@ -39,6 +39,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(EventKind::other
     "kvm_hv_timer_state",
     "kvm_wait_lapic_expire",
     "kvm_ple_window_update",
+    "svmsim_guest",
     "other",
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);

@@ -47,6 +47,7 @@ enum class EventKind : std::uint8_t {
   kvm_hv_timer_state,             ///< 1 hv timer in use
   kvm_wait_lapic_expire,          ///< guest TSC minus deadline, two's complement
   kvm_ple_window_update,          ///< new, old
+  svmsim_guest,                   ///< what a guest did without an exit (guest_marker.hpp)
   other,  ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 

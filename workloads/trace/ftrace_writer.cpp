@@ -7,6 +7,8 @@
 #include "apic/apic_registers.hpp"
 #include "svm/exit_code.hpp"
 #include "workloads/trace/avic_payload.hpp"
+#include "workloads/trace/exit_vocabulary.hpp"
+#include "workloads/trace/guest_marker.hpp"
 #include "workloads/trace/payload_names.hpp"
 
 namespace svmsim::workloads {
@@ -33,12 +35,18 @@ std::string_view thread_comm(const ThreadNames* threads, std::uint64_t tid, std:
   return threads == nullptr ? std::string_view{"<...>"} : threads->comm(static_cast<std::int32_t>(tid));
 }
 
+std::string exit_word(std::uint64_t code) {
+  if (code < vmx_exit_base || code >= foreign_exit_base) return svm::exit_name_or_hex(code);
+  const std::string_view name = vmx_reason_name(code - vmx_exit_base);
+  return name.empty() ? fmt::format("0x{:x}", code - vmx_exit_base) : std::string{name};
+}
+
 void append_kvm_exit(Output out, const TraceEvent& event, KernelGeneration kernel) {
   const auto& f = event.field;
   fmt::format_to(
       out,
       "vcpu {} reason {} rip 0x{:x} info1 0x{:016x} info2 0x{:016x} intr_info 0x{:08x} error_code 0x{:08x}",
-      event.vcpu, svm::exit_name_or_hex(f[0]), f[1], f[2], f[3], low(f[4]), high(f[4]));
+      event.vcpu, exit_word(f[0]), f[1], f[2], f[3], low(f[4]), high(f[4]));
   if (kernel == KernelGeneration::v6_18) fmt::format_to(out, " requests 0x{:016x}", f[5]);
 }
 
@@ -188,7 +196,7 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
       fmt::format_to(out, "{}", payload::avic_text(event, kernel));
       break;
     case EventKind::kvm_hv_timer_state:
-      fmt::format_to(out, "vcpu_id {} hv_timer {}", event.vcpu, f[0]);
+      fmt::format_to(out, "vcpu_id {:x} hv_timer {:x}", event.vcpu, f[0]);
       break;
     case EventKind::kvm_wait_lapic_expire: {
       const auto delta = static_cast<std::int64_t>(f[0]);
@@ -198,6 +206,9 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
     case EventKind::kvm_ple_window_update:
       fmt::format_to(out, "vcpu {} old {} new {} ({})", event.vcpu, f[1], f[0],
                      f[0] > f[1] ? "growed" : "shrinked");
+      break;
+    case EventKind::svmsim_guest:
+      fmt::format_to(out, "{}", guest_marker::text(event));
       break;
     case EventKind::other:
       break;
@@ -249,7 +260,7 @@ void FtraceWriter::append_prefix(const TraceEvent& event, bool interrupts_off) {
   constexpr std::uint64_t giga = 1'000'000'000;
   const std::uint64_t ns = tsc_to_ns(event.time, tsc_hz_);
   if (event.tid >= 0 || event.cpu >= 0) {
-    const std::string_view comm = event.tid == 0 ? std::string_view{"<idle>"} : threads_.comm(event.tid);
+    const std::string_view comm = event.tid == 0 ? std::string_view{"<idle>"} : threads().comm(event.tid);
     fmt::format_to(out, "{:>16}-{:<7} [{:03}] {}....", comm, event.tid < 0 ? 0 : event.tid,
                    event.cpu < 0 ? 0 : event.cpu, interrupts_off ? 'd' : '.');
   }
@@ -265,9 +276,9 @@ void FtraceWriter::write(const TraceEvent& event) {
   const bool interrupts_off = event.kind == EventKind::kvm_entry ||
                               (event.kind == EventKind::kvm_exit && kernel_ != KernelGeneration::v6_1);
   append_prefix(event, interrupts_off);
-  buffer_ += event_name(event.kind);
+  buffer_ += event.kind == EventKind::svmsim_guest ? "tracing_mark_write" : event_name(event.kind);
   buffer_ += ": ";
-  append_text(std::back_inserter(buffer_), event, kernel_, &threads_);
+  append_text(std::back_inserter(buffer_), event, kernel_, &threads());
   buffer_ += '\n';
   if (buffer_.size() >= flush_bytes) flush();
 }

@@ -7,6 +7,7 @@
 
 #include "workloads/kernel_generation.hpp"
 #include "workloads/trace/event.hpp"
+#include "workloads/trace/trace_writer.hpp"
 
 namespace svmsim::workloads {
 
@@ -24,21 +25,16 @@ namespace svmsim::workloads {
 /// thread nor CPU is printed in the stripped form ` SEC.USEC: event: text`. Of the latency flags only
 /// "interrupts off" is known: KVM traces kvm_entry, and kvm_exit from 6.12 on, with host interrupts off. The
 /// entries-in-buffer line is left out, since a stream does not know it in advance.
-class FtraceWriter {
+class FtraceWriter final : public TraceWriter {
  public:
   /// `fraction_digits` is 6 (the kernel's microseconds, rounded half up) or 9.
   FtraceWriter(std::ostream& out, KernelGeneration kernel, std::uint64_t tsc_hz,
                unsigned fraction_digits = 6);
-  FtraceWriter(const FtraceWriter&) = delete;
-  FtraceWriter& operator=(const FtraceWriter&) = delete;
-  ~FtraceWriter();
+  ~FtraceWriter() override;
 
-  /// Names to print; a thread without a name is "<...>", thread 0 is "<idle>".
-  [[nodiscard]] ThreadNames& threads() noexcept { return threads_; }
-
-  void write(const TraceEvent& event);
-  /// An event that TraceEvent does not model, with the prefix of `event`.
-  void write_other(const TraceEvent& event, std::string_view name, std::string_view text);
+  void write(const TraceEvent& event) override;
+  void write_other(const TraceEvent& event, std::string_view name, std::string_view text) override;
+  void finish() override { flush(); }
   void flush();
 
  private:
@@ -48,7 +44,6 @@ class FtraceWriter {
   KernelGeneration kernel_;
   std::uint64_t tsc_hz_;
   unsigned fraction_digits_;
-  ThreadNames threads_;
   std::string buffer_;
 };
 

@@ -9,7 +9,8 @@ void GenerationProbe::event(const ReadEvent& read, std::size_t stream) {
   if (kind == EventKind::other) return;
   if (kind == EventKind::kvm_apicv_inhibit_changed) {
     // "set reason=0, inhibits=0x1 DISABLED": the names came after 6.1.
-    if (read.event.field[2] == 0) return;
+    // A binary recording has no text.
+    if (read.event.field[2] == 0 || !read.event.has_field(3)) return;
     (read.event.field[3] == 0 ? inhibit_without_names_ : inhibit_names_) = true;
     return;
   }

@@ -260,8 +260,11 @@ bool parse_halt_poll(std::string_view text, TraceEvent& event) {
 
 bool parse_hv_timer_state(std::string_view text, TraceEvent& event) {
   TextScanner scan(text);
-  return scan.literal("vcpu_id ") && parse_vcpu(scan, event) && scan.literal(" hv_timer ") &&
-         scan.decimal(event.field[0]);
+  std::uint64_t vcpu = 0;  // the one event that prints it in hexadecimal
+  if (!scan.literal("vcpu_id ") || !scan.hex(vcpu) || vcpu > INT32_MAX || !scan.literal(" hv_timer "))
+    return false;
+  event.vcpu = static_cast<std::int32_t>(vcpu);
+  return scan.hex(event.field[0]);
 }
 
 bool parse_ple_window(std::string_view text, TraceEvent& event) {

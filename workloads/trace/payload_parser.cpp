@@ -6,6 +6,7 @@
 
 #include "svm/exit_code.hpp"
 #include "workloads/trace/avic_payload.hpp"
+#include "workloads/trace/guest_marker.hpp"
 #include "workloads/trace/payload_forms.hpp"
 #include "workloads/trace/payload_names.hpp"
 #include "workloads/trace/text_scanner.hpp"
@@ -187,6 +188,8 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_wait_lapic_expire(text, event);
     case EventKind::kvm_ple_window_update:
       return parse_ple_window(text, event);
+    case EventKind::svmsim_guest:
+      return guest_marker::parse(text, event);
     case EventKind::other:
       return true;
   }
@@ -255,6 +258,8 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "vcpu N: delta N (late)";
     case EventKind::kvm_ple_window_update:
       return "vcpu N old N new N (growed)";
+    case EventKind::svmsim_guest:
+      return "vcpu N rip 0xX ACTION";
     case EventKind::other:
       break;
   }

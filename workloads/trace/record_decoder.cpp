@@ -183,6 +183,41 @@ RecordDecoder::RecordDecoder(EventKind kind, const Lookup& lookup) : kind_(kind)
     case EventKind::kvm_mmio:
       fields({"type", "len", "gpa", "val"});
       break;
+    case EventKind::kvm_apicv_inhibit_changed:
+      fields({"reason", "set", "inhibits"});
+      absent_ |= 1U << 3;
+      break;
+    case EventKind::kvm_avic_incomplete_ipi:
+      add(lookup, "vcpu", Target::vcpu, 0);
+      fields({"icrh", "icrl", "id", "index"});
+      break;
+    case EventKind::kvm_avic_unaccelerated_access:
+      add(lookup, "vcpu", Target::vcpu, 0);
+      fields({"offset", "ft", "rw", "vec"});
+      break;
+    case EventKind::kvm_avic_ga_log: {
+      RawField by_id;
+      fields({"vmid", lookup("vcpuid", by_id) ? "vcpuid" : "vcpuindex"});
+      break;
+    }
+    case EventKind::kvm_avic_kick_vcpu_slowpath:
+      fields({"icrh", "icrl", "index"});
+      break;
+    case EventKind::kvm_avic_doorbell:
+      fields({"vcpuid", "apicid"});
+      break;
+    case EventKind::kvm_hv_timer_state:
+      add(lookup, "vcpu_id", Target::vcpu, 0);
+      fields({"hv_timer_in_use"});
+      break;
+    case EventKind::kvm_wait_lapic_expire:
+      add(lookup, "vcpu_id", Target::vcpu, 0);
+      fields({"delta"});
+      break;
+    case EventKind::kvm_ple_window_update:
+      add(lookup, "vcpu_id", Target::vcpu, 0);
+      fields({"new", "old"});
+      break;
     default:
       // A kind whose fields nobody has listed here: its text says all.
       kind_ = EventKind::other;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "workloads/trace/guest_marker.hpp"
 #include "workloads/trace/line_source.hpp"
 #include "workloads/trace/table_words.hpp"
 #include "workloads/trace/text_scanner.hpp"
@@ -243,7 +244,9 @@ void TextParser::emit(const ParsedLine& parsed, std::uint64_t number) {
   event.tid = parsed.tid;
   const std::optional<EventKind> kind = event_kind_of(parsed.event);
   event.kind = kind.value_or(EventKind::other);
-  if (!payload_->parse(parsed.text, event)) {
+  std::string_view text = parsed.text;
+  if (!kind && guest_marker::is_marker(parsed.event, text)) event.kind = EventKind::svmsim_guest;
+  if (!payload_->parse(text, event)) {
     note(NoteKind::unreadable, number,
          fmt::format("{}: cannot read \"{}\" (expected {})", parsed.event, printable(parsed.text),
                      PayloadParser::grammar(event.kind)));

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "workloads/trace/guest_marker.hpp"
 #include "workloads/trace/line_source.hpp"
 #include "workloads/trace/trace_dat_records.hpp"
 
@@ -191,8 +192,15 @@ class Delivery {
     read.comm = names_.threads.comm(read.event.tid);
     read.time_base = TimeBase::nanoseconds;
     if (read.event.kind == EventKind::kvm_exit) name_foreign_exit(read.event);
+    if (read.event.kind == EventKind::other) marker(read);
     sink_.event(read);
     return true;
+  }
+
+  static void marker(ReadEvent& read) {
+    std::string_view text = read.text;
+    TraceEvent event = read.event;
+    if (guest_marker::is_marker(read.name, text) && guest_marker::parse(text, event)) read.event = event;
   }
 
   bool remark(RecordTag tag) {

@@ -95,7 +95,7 @@ class RecordSender {
       const bool usable = format != nullptr && format->name != nullptr && format->system != nullptr;
       slot->id = next_id_++;
       slot->name = usable ? format->name : "event " + std::to_string(type);
-      slot->wants_text = sink_.wants_text(slot->name);
+      slot->wants_text = slot->name == "print" || sink_.wants_text(slot->name);
       const std::string_view system = usable ? format->system : "";
       const std::optional<EventKind> kind = event_kind_of(slot->name);
       if (kind && (system == "kvm" || system == "sched" || system == "power")) {
