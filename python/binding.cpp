@@ -29,6 +29,7 @@
 #include "svm/user_error.hpp"
 #include "workloads/trace/convert.hpp"
 #include "workloads/trace/diagnosis.hpp"
+#include "workloads/trace/workload_adapters.hpp"
 
 namespace py = pybind11;
 
@@ -147,13 +148,20 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("paths"), py::arg("capture") = 0, py::arg("isa") = "");
   module.def(
+      "adapt_workload",
+      [](const std::vector<std::string>& paths, const std::string& output, const std::string& operation) {
+        const py::gil_scoped_release release;
+        return svmsim::workloads::adapt_workload_files(paths, output, operation);
+      },
+      py::arg("paths"), py::arg("output"), py::arg("operation"));
+  module.def(
       "convert_trace",
       [](const std::vector<std::string>& paths, const std::string& output, const std::string& format,
          int capture) {
         const py::gil_scoped_release release;
         svmsim::workloads::convert_trace(paths, output, format, capture);
       },
-      py::arg("paths"), py::arg("output"), py::arg("format") = "", py::arg("capture") = 0);
+      py::arg("paths"), py::arg("output"), py::arg("trace_format") = "", py::arg("capture") = 0);
   module.def(
       "import_trace",
       [](const std::vector<std::string>& paths, const std::string& output, int capture,

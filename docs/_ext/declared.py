@@ -88,6 +88,7 @@ def commands_page() -> str:
         _calibrate_command,
         _sweep_commands,
         _validate_command,
+        _workload_commands,
     )
     from svmsim._commands import app
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from svmsim.analysis import Comparison, Effect, Sensitivity, compare, sobol, tornado
     from svmsim.calibration import Calibration, calibrate
     from svmsim.campaign import Campaign, Repeat, Sample, SampleRange, When
+    from svmsim.diagnosis import Diagnosis, diagnose
     from svmsim.events import Events
     from svmsim.result import Result
     from svmsim.scenario import Scenario
@@ -42,6 +43,7 @@ __all__ = [
     "CaseResult",
     "CheckResult",
     "Comparison",
+    "Diagnosis",
     "Effect",
     "Environment",
     "Events",
@@ -65,6 +67,7 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
+    "diagnose",
     "explain_vmcb",
     "list_cases",
     "plot",
@@ -87,6 +90,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module("svmsim.campaign"), name)
     elif name in {"Comparison", "Effect", "Sensitivity", "compare", "sobol", "tornado"}:
         value = getattr(importlib.import_module("svmsim.analysis"), name)
+    elif name in {"Diagnosis", "diagnose"}:
+        value = getattr(importlib.import_module("svmsim.diagnosis"), name)
     elif name == "ResultTable":
         value = importlib.import_module("svmsim.table").ResultTable
     elif name == "explain_vmcb":

@@ -73,7 +73,17 @@ JsonOption = Annotated[
 ]
 TraceOption = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE", help="Write the events in ftrace's text format."),
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Write the events: ftrace's text, perf script's (.perf), or trace.dat (.dat).",
+    ),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trace-format", metavar="NAME", help="ftrace, perf or dat, whatever the name's suffix."
+    ),
 ]
 CaptureOption = Annotated[
     int,
@@ -169,6 +179,22 @@ def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")],
     set_: SetOption = None,
     trace: TraceOption = None,
+    trace_format: FormatOption = None,
+    markers: Annotated[
+        bool,
+        typer.Option(
+            "--markers",
+            help="Record with --trace what leaves no exit, too (svmsim_guest events).",
+        ),
+    ] = False,
+    perf_table: Annotated[
+        str,
+        typer.Option(
+            "--perf-table",
+            metavar="LAYOUT",
+            help="Of the exit table: wide, classic (perf to 6.3) or columns (6.4 and later).",
+        ),
+    ] = "wide",
     perfetto: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a timeline for ui.perfetto.dev."),
@@ -186,12 +212,23 @@ def run(
         overrides.append(f"run.seed={seed}")
     loaded = Scenario.load(scenario, overrides)
     _check_outputs(json_, trace, perfetto, vcd, inputs=[scenario, *loaded.files()])
-    result = loaded.run(trace=trace, perfetto=perfetto, vcd=vcd, progress=True)
+    if trace is None and (markers or trace_format is not None):
+        name = "--markers" if markers else "--trace-format"
+        raise UserError([problem("needs --trace, which says where to write", path=name)])
+    _core.perf_table('{"exits": {}}', perf_table)  # an unknown layout is told before the work
+    result = loaded.run(
+        trace=trace,
+        trace_format=trace_format or "",
+        markers=markers,
+        perfetto=perfetto,
+        vcd=vcd,
+        progress=True,
+    )
     _write_json(json_, result.to_json())
     if json_ != "-":
         from svmsim._render import perf_text, result_view
 
-        _write_out(perf_text(result) + "\n")  # as it is, to be compared with perf's
+        _write_out(perf_text(result, perf_table) + "\n")  # as it is, to be compared with perf's
         _print(result_view(result))
     if result.failure:
         typer.echo(printable(f"the workload failed: {result.failure}"), err=True)
@@ -326,12 +363,20 @@ def import_(
         str | None,
         typer.Option("--isa", metavar="ISA", help="Of bare exit numbers: svm or vmx."),
     ] = None,
+    convert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the trace again: text, as perf script prints it (.perf), trace.dat (.dat).",
+        ),
+    ] = None,
+    trace_format: FormatOption = None,
     json_: JsonOption = None,
 ) -> None:
     """Report what a trace or table holds; with -o turn the trace into a workload."""
     for trace in traces:
         _check_input(trace)
-    _check_outputs(json_, output, inputs=traces)
+    _check_outputs(json_, output, convert, inputs=traces)
     options: dict[str, str] = {}
     if window is not None:
         options |= {"window_from": window[0], "window_to": window[1]}
@@ -340,6 +385,8 @@ def import_(
             options[name] = value
     paths = [str(trace) for trace in traces]
     text = _core.import_trace(paths, str(output or ""), capture, json.dumps(options))
+    if convert is not None:
+        _core.convert_trace(paths, str(convert), trace_format or "", capture)
     report = json.loads(text)
     _write_json(json_, _indented(report))
     if json_ != "-":
@@ -404,6 +451,35 @@ def replay(
     _fail_on_problems(report)
     if not report["fidelity"].get("counts_equal", True):
         raise typer.Exit(STATUS_CHECK_FAILED)
+
+
+@app.command()
+def diagnose(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(metavar="TRACE...", help="Recordings or tables of KVM, of any kind."),
+    ],
+    capture: CaptureOption = 0,
+    isa: Annotated[
+        str | None,
+        typer.Option("--isa", metavar="ISA", help="Of bare exit numbers: svm or vmx."),
+    ] = None,
+    json_: JsonOption = None,
+) -> None:
+    """Say what a recording or table shows: what dominates, why a host is busy, what to replay."""
+    from svmsim.diagnosis import diagnose as judge
+
+    for trace in traces:
+        _check_input(trace)
+    _check_outputs(json_, inputs=traces)
+    outcome = judge(traces, capture=capture, isa=isa or "")
+    _write_json(json_, outcome.to_json())
+    if json_ != "-":
+        from svmsim.diagnosis.view import diagnosis_view
+
+        _print(*diagnosis_view(outcome))
+    if outcome.refused is not None:
+        raise TraceError([problem(outcome.refused, source=str(traces[0]))])
 
 
 def _exit_counts(part: Mapping[str, Any] | None) -> dict[str, int] | None:

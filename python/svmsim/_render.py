@@ -147,9 +147,9 @@ def value_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def perf_text(result: Result) -> str:
-    """The exit table in the layout of `perf kvm stat report`, 122 columns wide."""
-    return _core.perf_table(result.to_json()).strip("\n") + "\n"
+def perf_text(result: Result, layout: str = "wide") -> str:
+    """The exit table in one of the layouts of `perf kvm stat report`; see `Result.perf_table`."""
+    return _core.perf_table(result.to_json(), layout).strip("\n") + "\n"
 
 
 def result_view(result: Result) -> RenderableType:

@@ -51,6 +51,7 @@ def _run() -> int:
         _calibrate_command,
         _sweep_commands,
         _validate_command,
+        _workload_commands,
     )
     from svmsim._commands import app
 

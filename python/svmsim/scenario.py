@@ -178,6 +178,8 @@ class Scenario:
         trace: str | Path | None = None,
         progress: bool | Callable[[float], None] = False,
         *,
+        trace_format: str = "",
+        markers: bool = False,
         events: bool = False,
         perfetto: str | Path | None = None,
         vcd: str | Path | None = None,
@@ -185,7 +187,11 @@ class Scenario:
         """Simulate and return the result.
 
         Args:
-            trace: file for the events in the kernel's ftrace text format.
+            trace: file for the events, in the words of host.kernel.
+            trace_format: ``ftrace``, ``perf`` (as perf script prints them) or ``dat`` (trace-cmd's
+                binary file); empty = by the suffix of `trace`: .perf, .dat, else ftrace.
+            markers: the trace also gets what leaves no exit, as svmsim_guest events: HLT that did
+                not exit, IPIs, EOIs and interrupts that AVIC delivered, and so on.
             events: keep the events, for `Result.events`; some 100 bytes for each.
             perfetto: file for a timeline that ui.perfetto.dev shows.
             vcd: file for waveforms of pCPUs and vCPUs, as GTKWave shows them; slows the run down.
@@ -219,6 +225,8 @@ class Scenario:
                 report,
                 waveform=waveform,
                 events=columns,
+                trace_format=trace_format,
+                markers=markers,
             )
         result = Result.from_json(text)
         if columns is not None:

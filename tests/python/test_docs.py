@@ -63,6 +63,7 @@ def commands() -> dict[str, Any]:
         _calibrate_command,
         _sweep_commands,
         _validate_command,
+        _workload_commands,
     )
     from svmsim._commands import app
 

@@ -123,10 +123,10 @@ std::string record_print_format(EventKind kind, KernelGeneration kernel) {
   switch (kind) {
     case EventKind::kvm_entry:
       return kernel == KernelGeneration::v6_18
-                 ? R"("vcpu %u, rip 0x%lx intr_info 0x%08x error_code 0x%08x%s", REC->vcpu_id, REC->rip, )"
-                   R"(REC->intr_info, REC->error_code, REC->immediate_exit ? "[immediate exit]" : "")"
-                 : R"("vcpu %u, rip 0x%lx%s", REC->vcpu_id, REC->rip, )"
-                   R"(REC->immediate_exit ? "[immediate exit]" : "")";
+                 ? R"f("vcpu %u, rip 0x%lx intr_info 0x%08x error_code 0x%08x%s", REC->vcpu_id, REC->rip, )f"
+                   R"f(REC->intr_info, REC->error_code, REC->immediate_exit ? "[immediate exit]" : "")f"
+                 : R"f("vcpu %u, rip 0x%lx%s", REC->vcpu_id, REC->rip, )f"
+                   R"f(REC->immediate_exit ? "[immediate exit]" : "")f";
     case EventKind::kvm_exit:
       return exit_print(kernel);
     case EventKind::kvm_apic_ipi:
@@ -140,40 +140,40 @@ std::string record_print_format(EventKind kind, KernelGeneration kernel) {
       return fmt::format("\"apic_%s %s = 0x%llx\", REC->rw ? \"write\" : \"read\", {}, REC->val",
                          registers("REC->reg"));
     case EventKind::kvm_msr:
-      return R"("msr_%s %x = 0x%llx%s", REC->write ? "write" : "read", REC->ecx, REC->data, )"
-             R"(REC->exception ? " (#GP)" : "")";
+      return R"f("msr_%s %x = 0x%llx%s", REC->write ? "write" : "read", REC->ecx, REC->data, )f"
+             R"f(REC->exception ? " (#GP)" : "")f";
     case EventKind::kvm_eoi:
     case EventKind::kvm_pv_eoi:
-      return R"("apicid %x vector %d", REC->apicid, REC->vector)";
+      return R"f("apicid %x vector %d", REC->apicid, REC->vector)f";
     case EventKind::kvm_inj_virq:
-      return R"("%s 0x%x%s", REC->soft ? "Soft/INTn" : "IRQ", REC->vector, )"
-             R"(REC->reinjected ? " [reinjected]" : "")";
+      return R"f("%s 0x%x%s", REC->soft ? "Soft/INTn" : "IRQ", REC->vector, )f"
+             R"f(REC->reinjected ? " [reinjected]" : "")f";
     case EventKind::kvm_inj_exception:
       return exception_print();
     case EventKind::kvm_pio:
-      return R"("pio_%s at 0x%x size %d count %d val 0x%x %s", REC->rw ? "write" : "read", REC->port, )"
-             R"(REC->size, REC->count, REC->val, REC->count > 1 ? "(...)" : "")";
+      return R"f("pio_%s at 0x%x size %d count %d val 0x%x %s", REC->rw ? "write" : "read", REC->port, )f"
+             R"f(REC->size, REC->count, REC->val, REC->count > 1 ? "(...)" : "")f";
     case EventKind::kvm_hypercall:
-      return R"("nr 0x%lx a0 0x%lx a1 0x%lx a2 0x%lx a3 0x%lx", REC->nr, REC->a0, REC->a1, REC->a2, REC->a3)";
+      return R"f("nr 0x%lx a0 0x%lx a1 0x%lx a2 0x%lx a3 0x%lx", REC->nr, REC->a0, REC->a1, REC->a2, REC->a3)f";
     case EventKind::kvm_cpuid:
-      return R"("func %x idx %x rax %lx rbx %lx rcx %lx rdx %lx, cpuid entry %s%s", REC->function, )"
-             R"(REC->index, REC->rax, REC->rbx, REC->rcx, REC->rdx, REC->found ? "found" : "not found", )"
-             R"(REC->used_max_basic ? ", used max basic" : "")";
+      return R"f("func %x idx %x rax %lx rbx %lx rcx %lx rdx %lx, cpuid entry %s%s", REC->function, )f"
+             R"f(REC->index, REC->rax, REC->rbx, REC->rcx, REC->rdx, REC->found ? "found" : "not found", )f"
+             R"f(REC->used_max_basic ? ", used max basic" : "")f";
     case EventKind::kvm_page_fault:
-      return R"("vcpu %u rip 0x%lx address 0x%016llx error_code 0x%llx", REC->vcpu_id, REC->guest_rip, )"
-             R"(REC->fault_address, REC->error_code)";
+      return R"f("vcpu %u rip 0x%lx address 0x%016llx error_code 0x%llx", REC->vcpu_id, REC->guest_rip, )f"
+             R"f(REC->fault_address, REC->error_code)f";
     case EventKind::kvm_halt_poll_ns:
-      return R"("vcpu %u: halt_poll_ns %u (%s %u)", REC->vcpu_id, REC->new, REC->grow ? "grow" : "shrink", )"
-             R"(REC->old)";
+      return R"f("vcpu %u: halt_poll_ns %u (%s %u)", REC->vcpu_id, REC->new, REC->grow ? "grow" : "shrink", )f"
+             R"f(REC->old)f";
     case EventKind::kvm_vcpu_wakeup:
-      return R"("%s time %lld ns, polling %s", REC->waited ? "wait" : "poll", REC->ns, )"
-             R"(REC->valid ? "valid" : "invalid")";
+      return R"f("%s time %lld ns, polling %s", REC->waited ? "wait" : "poll", REC->ns, )f"
+             R"f(REC->valid ? "valid" : "invalid")f";
     case EventKind::kvm_userspace_exit:
       return userspace_print();
     case EventKind::kvm_fpu:
-      return R"("%s", REC->load ? "load" : "unload")";
+      return R"f("%s", REC->load ? "load" : "unload")f";
     case EventKind::kvm_cr:
-      return R"("cr_%s %x = 0x%lx", REC->rw ? "write" : "read", REC->cr, REC->val)";
+      return R"f("cr_%s %x = 0x%lx", REC->rw ? "write" : "read", REC->cr, REC->val)f";
     case EventKind::kvm_mmio: {
       Symbols types("REC->type");
       for (unsigned type = 0; type < 3; ++type)
@@ -184,33 +184,33 @@ std::string record_print_format(EventKind kind, KernelGeneration kernel) {
     case EventKind::kvm_apicv_inhibit_changed:
       return inhibit_print(kernel);
     case EventKind::kvm_avic_incomplete_ipi:
-      return R"("vcpu=%u, icrh:icrl=0x%08x:%08x, id=%u, index=%u", REC->vcpu, REC->icrh, REC->icrl, REC->id, )"
-             R"(REC->index)";
+      return R"f("vcpu=%u, icrh:icrl=0x%08x:%08x, id=%u, index=%u", REC->vcpu, REC->icrh, REC->icrl, REC->id, )f"
+             R"f(REC->index)f";
     case EventKind::kvm_avic_unaccelerated_access:
       return fmt::format(
           "\"vcpu=%u, offset=0x%x(%s), %s, %s, vec=0x%x\", REC->vcpu, REC->offset, {}, REC->ft ? "
           "\"trap\" : \"fault\", REC->rw ? \"write\" : \"read\", REC->vec",
           registers("REC->offset"));
     case EventKind::kvm_avic_ga_log:
-      return R"("vmid=%u, vcpuid=%u", REC->vmid, REC->vcpuid)";
+      return R"f("vmid=%u, vcpuid=%u", REC->vmid, REC->vcpuid)f";
     case EventKind::kvm_avic_kick_vcpu_slowpath:
-      return R"("icrh:icrl=0x%06x:%08x, index=%u", REC->icrh, REC->icrl, REC->index)";
+      return R"f("icrh:icrl=0x%06x:%08x, index=%u", REC->icrh, REC->icrl, REC->index)f";
     case EventKind::kvm_avic_doorbell:
-      return R"("vcpuid=%u, apicid=%u", REC->vcpuid, REC->apicid)";
+      return R"f("vcpuid=%u, apicid=%u", REC->vcpuid, REC->apicid)f";
     case EventKind::kvm_hv_timer_state:
-      return R"("vcpu_id %x hv_timer %x", REC->vcpu_id, REC->hv_timer_in_use)";
+      return R"f("vcpu_id %x hv_timer %x", REC->vcpu_id, REC->hv_timer_in_use)f";
     case EventKind::kvm_wait_lapic_expire:
-      return R"("vcpu %u: delta %lld (%s)", REC->vcpu_id, REC->delta, REC->delta < 0 ? "early" : "late")";
+      return R"f("vcpu %u: delta %lld (%s)", REC->vcpu_id, REC->delta, REC->delta < 0 ? "early" : "late")f";
     case EventKind::kvm_ple_window_update:
-      return R"("vcpu %u old %u new %u (%s)", REC->vcpu_id, REC->old, REC->new, )"
-             R"(REC->old < REC->new ? "growed" : "shrinked")";
+      return R"f("vcpu %u old %u new %u (%s)", REC->vcpu_id, REC->old, REC->new, )f"
+             R"f(REC->old < REC->new ? "growed" : "shrinked")f";
     case EventKind::sched_switch:
       return switch_print();
     case EventKind::sched_waking:
     case EventKind::sched_wakeup:
-      return R"("comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu)";
+      return R"f("comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu)f";
     case EventKind::cpu_idle:
-      return R"("state=%lu cpu_id=%lu", (unsigned long)REC->state, (unsigned long)REC->cpu_id)";
+      return R"f("state=%lu cpu_id=%lu", (unsigned long)REC->state, (unsigned long)REC->cpu_id)f";
     default:
       return {};
   }

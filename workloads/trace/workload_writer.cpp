@@ -3,6 +3,9 @@
 #include <iterator>
 #include <utility>
 
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filter/zstd.hpp>
+#include <boost/iostreams/filtering_stream.hpp>
 #include <fmt/format.h>
 
 #include "svm/exit_code.hpp"
@@ -166,10 +169,21 @@ void write_workload(std::ostream& out, const ReplayWorkload& workload) {
 }
 
 void write_workload_file(const std::string& path, const ReplayWorkload& workload) {
-  std::ofstream out(path, std::ios::binary);
-  if (out) write_workload(out, workload);
-  out.close();
-  if (!out) throw TraceError(Problem{path, 0, "", "cannot be written", ""});
+  namespace io = boost::iostreams;
+  const auto ends_with = [&path](std::string_view end) {
+    return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+  };
+  std::ofstream file(path, std::ios::binary);
+  if (file) {
+    io::filtering_ostream out;
+    if (ends_with(".gz")) out.push(io::gzip_compressor());
+    if (ends_with(".zst")) out.push(io::zstd_compressor());
+    out.push(file);
+    write_workload(out, workload);
+    if (!out) file.setstate(std::ios::failbit);
+  }
+  file.close();
+  if (!file) throw TraceError(Problem{path, 0, "", "cannot be written", ""});
 }
 
 }  // namespace svmsim::workloads
