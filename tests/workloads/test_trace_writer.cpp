@@ -94,7 +94,7 @@ std::vector<TraceEvent> all_kinds(KernelGeneration kernel) {
     event.tid = 1001 + event.cpu;
     event.vcpu = 14 - event.cpu;
     event.time = time;
-    time += events.size() % 7 == 0 ? 400'000'000 : 17;  // some need more than 27 bits
+    time += events.size() % 7 == 0 ? 400'000'000U : 17U;  // some need more than 27 bits
     events.push_back(event);
   }
   svm::GuestAction wrmsr;

@@ -9,7 +9,8 @@
 #include "workloads/trace/trace_dat_layout.hpp"
 
 // The `print fmt:` lines of format files: C expressions that trace-cmd, KernelShark and perf interpret. They
-// print what event_text() prints.
+// print what event_text() prints. libtraceevent compares without signs and wants one symbol at least, so two
+// of the kernel's own expressions are written otherwise.
 
 namespace svmsim::workloads {
 
@@ -64,7 +65,8 @@ std::string exception_print() {
     names.add(vector, exception_name(vector));
   return fmt::format(
       "\"%s%s%s%s%s\", {}, !REC->has_error ? \"\" : \" (\", !REC->has_error ? \"\" : "
-      "__print_symbolic(REC->error_code, {{ }}), !REC->has_error ? \"\" : \")\", REC->reinjected ? \" "
+      "__print_symbolic(REC->error_code, {{ 0xffffffff, \"-1\" }}), !REC->has_error ? \"\" : \")\", "
+      "REC->reinjected ? \" "
       "[reinjected]\" : \"\"",
       names.text());
 }
@@ -200,7 +202,7 @@ std::string record_print_format(EventKind kind, KernelGeneration kernel) {
     case EventKind::kvm_hv_timer_state:
       return R"f("vcpu_id %x hv_timer %x", REC->vcpu_id, REC->hv_timer_in_use)f";
     case EventKind::kvm_wait_lapic_expire:
-      return R"f("vcpu %u: delta %lld (%s)", REC->vcpu_id, REC->delta, REC->delta < 0 ? "early" : "late")f";
+      return R"f("vcpu %u: delta %lld (%s)", REC->vcpu_id, REC->delta, (REC->delta >> 63) ? "early" : "late")f";
     case EventKind::kvm_ple_window_update:
       return R"f("vcpu %u old %u new %u (%s)", REC->vcpu_id, REC->old, REC->new, )f"
              R"f(REC->old < REC->new ? "growed" : "shrinked")f";
