@@ -83,6 +83,7 @@ void Hypervisor::end_warmup(Vcpu& vcpu) {
   vcpu.warm = true;
   vcpu.stats_at_warmup = vcpu.stats;
   vcpu.exits.reset();
+  if (vcpu.nested != nullptr) vcpu.nested->stats.reset();
   vcpu.icr_exits = 0;
   vcpu.hypercall_ipis = 0;
 }
@@ -171,7 +172,10 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
     vcpu.force_immediate_exit = true;
     vcpu.requests |= request::event;
   }
-  vcpu.vmcb.control.int_ctl = svm::int_ctl::with_v_tpr(vcpu.vmcb.control.int_ctl, vcpu.apic().cr8());
+  // sync_lapic_to_cr8: not for L2 under V_INTR_MASKING, whose V_TPR is L1's affair.
+  const bool own_tpr = !vcpu.guest_mode || !nested_svm_virtualize_tpr(vcpu);
+  if (own_tpr)
+    vcpu.vmcb.control.int_ctl = svm::int_ctl::with_v_tpr(vcpu.vmcb.control.int_ctl, vcpu.apic().cr8());
   if (vcpu.timer.expired_tscdeadline != 0) wait_lapic_expire(vcpu, cpu);
   cpu.charge(t_world_entry_);
   cpu.account(CpuTime::guest);
@@ -180,8 +184,9 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
   if (vcpu.state == HostThread::State::ended) return;
   cpu.charge(t_world_exit_);
   const std::uint8_t v_tpr = svm::int_ctl::v_tpr(vcpu.vmcb.control.int_ctl);
-  if (v_tpr != vcpu.apic().cr8()) set_tpr(vcpu, cpu, static_cast<std::uint8_t>(v_tpr << 4));
+  if (own_tpr && v_tpr != vcpu.apic().cr8()) set_tpr(vcpu, cpu, static_cast<std::uint8_t>(v_tpr << 4));
   if (kernel_ != KernelGeneration::v6_1) trace_exit(vcpu, cpu);
+  if (vcpu.guest_mode) nested_sync_control_from_vmcb02(vcpu);
   complete_interrupts(vcpu);
 }
 

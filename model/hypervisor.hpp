@@ -19,7 +19,7 @@ namespace svmsim::model {
 
 /// KVM on SVM: the vCPU run loop, event injection, exit handlers, halting and waking, interrupt delivery
 /// (arch/x86/kvm/x86.c, svm/svm.c, lapic.c; kvm-software.md section 1), in the code paths of the scenario's
-/// kernel. Leaves out what this version does not model: nesting, MMU details.
+/// kernel. Leaves out what this version does not model: MMU details.
 ///
 /// Functions carry the kernel's names where they do what the kernel's function does.
 class Hypervisor : public sc_core::sc_module, public HostTimerClient {
@@ -156,6 +156,40 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   static void take_debug_registers(Vcpu& vcpu);
   static void set_dr_intercepts(svm::VmcbControl& control, bool on);
 
+  // hypervisor_nested.cpp: guests that are hypervisors (arch/x86/kvm/svm/nested.c).
+  void create_nested(Vcpu& vcpu);
+  void nested_svm_vmrun(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] bool nested_vmcb_check(NestedState& nested, const svm::Vmcb& vmcb12) const;
+  void enter_svm_guest_mode(Vcpu& vcpu, PhysicalCpu& cpu, svm::Vmcb& vmcb12);
+  static void nested_vmcb02_prepare_save(Vcpu& vcpu, const svm::Vmcb& vmcb12);
+  void nested_vmcb02_prepare_control(Vcpu& vcpu);
+  void recalc_intercepts(Vcpu& vcpu) const;
+  static void nested_svm_merge_msrpm(Vcpu& vcpu);
+  static void nested_sync_control_from_vmcb02(Vcpu& vcpu);
+  void nested_svm_vmexit(Vcpu& vcpu, PhysicalCpu& cpu);
+  void nested_svm_simple_vmexit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
+
+  // hypervisor_nested_exits.cpp: what becomes of an exit from L2, and of events for L1 while L2 runs.
+  enum class NestedExit : std::uint8_t {
+    host,    ///< L0 handles it
+    done,    ///< it is L1's
+    resume,  ///< L0 has completed it: L2 goes on
+  };
+  /// True when nothing is left to do for the exit.
+  [[nodiscard]] bool nested_exit(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] NestedExit nested_svm_intercept(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t code);
+  [[nodiscard]] NestedExit nested_emulate_idle_hlt(Vcpu& vcpu, PhysicalCpu& cpu);
+  void nested_npf(Vcpu& vcpu, PhysicalCpu& cpu);
+  /// False for -EBUSY: the event has to wait for an entry and an immediate exit.
+  [[nodiscard]] bool svm_check_nested_events(Vcpu& vcpu, PhysicalCpu& cpu);
+  [[nodiscard]] static bool nested_svm_virtualize_tpr(const Vcpu& vcpu);
+  [[nodiscard]] static bool nested_interrupt_allowed(const Vcpu& vcpu);
+  [[nodiscard]] static bool gif_set(const Vcpu& vcpu);
+  void svm_set_gif(Vcpu& vcpu, bool value);
+  void svm_clear_vintr(Vcpu& vcpu);
+  void svm_set_intercept(Vcpu& vcpu, svm::Intercept intercept, bool on) const;
+  void handle_svm_instruction(Vcpu& vcpu, PhysicalCpu& cpu, svm::Intercept instruction);
+
   // hypervisor_nmi.cpp: NMI, SMI, INIT and SIPI.
   void service_requests(Vcpu& vcpu, PhysicalCpu& cpu);
   static void process_nmi(Vcpu& vcpu);
@@ -182,7 +216,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
 
   // hypervisor_apic.cpp: the emulated local APIC.
   [[nodiscard]] static std::uint64_t guest_tsc(const Vcpu& vcpu, const PhysicalCpu& cpu) {
-    return cpu.local() + vcpu.vmcb.control.tsc_offset;
+    return cpu.local() + vcpu.vmcb01().control.tsc_offset;
   }
   [[nodiscard]] bool set_apic_base(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t value);
   void apic_write_mmio(Vcpu& vcpu, PhysicalCpu& cpu, std::uint32_t offset, std::uint64_t value,

@@ -120,7 +120,9 @@ void Hypervisor::set_apicv_inhibit(Vm& vm, PhysicalCpu& cpu, Vcpu* context, Reas
 void Hypervisor::vcpu_update_apicv(Vcpu& vcpu, PhysicalCpu& cpu) {
   vcpu.requests &= ~request::apicv_update;
   cpu.synchronise();  // inhibits are the VM's
-  const bool active = !vcpu.vm.inhibits.any() && vcpu.apic_unit.state().hardware_enabled();
+  // While L2 runs its vCPU has no AVIC (APICV_INHIBIT_REASON_NESTED, of the vCPU alone).
+  const bool active =
+      !vcpu.vm.inhibits.any() && !vcpu.guest_mode && vcpu.apic_unit.state().hardware_enabled();
   if (active == vcpu.apicv_active) return;
   cpu.charge(cost_.h_apicv_update);
   cpu.synchronise();
@@ -162,13 +164,12 @@ void Hypervisor::avic_activate(Vcpu& vcpu) {
 void Hypervisor::avic_deactivate(Vcpu& vcpu) {
   using namespace svm::int_ctl;
   vcpu.avic_adopt_page();
-  if ((vcpu.vmcb.control.int_ctl & x2avic_enable) != 0 ||
-      vcpu.apic_unit.state().mode() == apic::ApicMode::xapic)
+  svm::VmcbControl& control = vcpu.vmcb01().control;
+  if ((control.int_ctl & x2avic_enable) != 0 || vcpu.apic_unit.state().mode() == apic::ApicMode::xapic)
     vcpu.apic_unit.state().set_avic_icr(vcpu.avic->page->icr());
   vcpu.apicv_active = false;
-  svm::VmcbControl& control = vcpu.vmcb.control;
   control.int_ctl &= ~(avic_enable | x2avic_enable);
-  vcpu.msrpm = &vcpu.vm.msrpm;
+  if (!vcpu.guest_mode) vcpu.msrpm = &vcpu.vm.msrpm;
   control.clean &= ~(svm::clean::intr | svm::clean::avic | svm::clean::intercepts | svm::clean::iopm);
 }
 

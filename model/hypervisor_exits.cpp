@@ -60,7 +60,7 @@ void Hypervisor::skip_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t re
 // svm_exit_handlers_fastpath. It needs the next rIP, and runs with host interrupts off.
 Hypervisor::Fastpath Hypervisor::exit_fastpath(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
-  if (control.next_rip == 0) return Fastpath::none;
+  if (control.next_rip == 0 || vcpu.guest_mode) return Fastpath::none;
   const bool in_kernel = !vcpu.vm.halts_in_user_space;  // else the fastpath leads to user space: no shortcut
   if (control.exit_code == exit_code::hlt && at_least(KernelGeneration::v6_12) && in_kernel) {
     return emulate_halt(vcpu, cpu) ? Fastpath::reenter : Fastpath::handled;
@@ -96,6 +96,7 @@ bool Hypervisor::icr_fastpath_takes(const apic::IcrCommand& command) const {
 }
 
 void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
+  if (vcpu.nested != nullptr && nested_exit(vcpu, cpu)) return;
   const std::uint64_t code = vcpu.vmcb.control.exit_code;
   switch (code) {
     case exit_code::msr:
@@ -141,11 +142,15 @@ void Hypervisor::handle_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
 void Hypervisor::handle_vintr(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_vintr);
   vcpu.requests |= request::event;
-  svm::VmcbControl& control = vcpu.vmcb.control;
-  set_intercept(control, Intercept::vintr, false);
-  control.int_ctl &= ~(svm::int_ctl::v_irq | svm::int_ctl::v_intr_prio_mask | svm::int_ctl::v_ign_tpr);
-  control.int_vector = 0;
-  control.clean &= ~(svm::clean::intr | svm::clean::intercepts);
+  if (vcpu.nested != nullptr) {
+    svm_clear_vintr(vcpu);
+  } else {
+    svm::VmcbControl& control = vcpu.vmcb.control;
+    set_intercept(control, Intercept::vintr, false);
+    control.int_ctl &= ~(svm::int_ctl::v_irq | svm::int_ctl::v_intr_prio_mask | svm::int_ctl::v_ign_tpr);
+    control.int_vector = 0;
+    control.clean &= ~(svm::clean::intr | svm::clean::intercepts);
+  }
   ++vcpu.stats.irq_window_exits;
   if (vcpu.avic != nullptr) avic_irq_window_open(vcpu, cpu);
 }
@@ -275,6 +280,7 @@ void Hypervisor::handle_cpuid(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 void Hypervisor::handle_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
   const svm::VmcbControl& control = vcpu.vmcb.control;
+  if (vcpu.guest_mode) return nested_npf(vcpu, cpu);
   trace(cpu, vcpu, EventKind::kvm_page_fault, vcpu.vmcb.save.rip, control.exit_info_2, control.exit_info_1);
   if (avic_maps_apic_page(vcpu, cpu)) return;
   if (vcpu.is_mmio(control.exit_info_2)) return handle_mmio(vcpu, cpu);

@@ -20,8 +20,9 @@ std::uint32_t injection(std::uint32_t type, std::uint8_t vector) {
 
 }  // namespace
 
-// svm_interrupt_blocked: GIF is always set when KVM asks about a guest that is not nested.
+// svm_interrupt_blocked: GIF is always set when KVM asks about a guest that is no hypervisor.
 bool Hypervisor::interrupt_allowed(const Vcpu& vcpu) {
+  if (vcpu.nested != nullptr) return nested_interrupt_allowed(vcpu);
   return (vcpu.vmcb.save.rflags & svm::rflags::interrupt) != 0 &&
          (vcpu.vmcb.control.int_state & svm::int_state::interrupt_shadow) == 0;
 }
@@ -40,6 +41,7 @@ bool Hypervisor::has_interrupt(Vcpu& vcpu) {
 }
 
 void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
+  const bool nested_busy = vcpu.guest_mode && !svm_check_nested_events(vcpu, cpu);
   // What an exit cut short comes first, and only one of it.
   bool can_inject = true;
   if (vcpu.exception.injected) {
@@ -51,6 +53,10 @@ void Hypervisor::check_and_inject_events(Vcpu& vcpu, PhysicalCpu& cpu) {
   } else if (!vcpu.exception.pending && vcpu.interrupt.injected) {
     svm_inject_irq(vcpu, cpu, true);
     can_inject = false;
+  }
+  if (nested_busy) {
+    vcpu.force_immediate_exit = true;
+    return;
   }
   if (vcpu.exception.pending && can_inject) {
     vcpu.exception.pending = false;
@@ -153,6 +159,13 @@ void Hypervisor::complete_interrupts(Vcpu& vcpu) {
 void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
   cpu.charge(cost_.h_irq_window);
   if (vcpu.avic != nullptr) avic_request_irq_window(vcpu, cpu);
+  if (vcpu.nested != nullptr) {
+    // Without vGIF the window of a clear GIF is the STGI exit; and while L2 runs, an IF of L1 that was clear
+    // at its VMRUN leaves the intercept off.
+    if (!host_.features.has(svm::Feature::vgif) && !gif_set(vcpu)) return;
+    svm_set_intercept(vcpu, Intercept::vintr, true);
+    if (!intercepted(vcpu.vmcb.control, Intercept::vintr)) return;
+  }
   svm::VmcbControl& control = vcpu.vmcb.control;
   set_intercept(control, Intercept::vintr, true);
   control.int_vector = 0;
@@ -162,9 +175,10 @@ void Hypervisor::enable_irq_window(Vcpu& vcpu, PhysicalCpu& cpu) {
 
 // update_cr8_intercept: a CR8 write exits only while it could unmask something.
 void Hypervisor::update_cr8_intercept(Vcpu& vcpu) {
-  if (vcpu.apicv_active) return;
+  if (vcpu.apicv_active || (vcpu.guest_mode && nested_svm_virtualize_tpr(vcpu))) return;
   const int highest = vcpu.apic().highest_irr();
   const bool intercept = highest >= 0 && vcpu.apic().cr8() >= (highest >> 4);
+  if (vcpu.guest_mode) return svm_set_intercept(vcpu, Intercept::write_cr8, intercept);
   set_intercept(vcpu.vmcb.control, Intercept::write_cr8, intercept);
 }
 

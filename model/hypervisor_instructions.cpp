@@ -53,11 +53,15 @@ void Hypervisor::handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t 
     case Intercept::rdpmc:  // without a virtual PMU's counters: 0
       cpu.charge(cost_.h_insn);
       return skip_instruction(vcpu, cpu, 0);
-    case Intercept::vmrun:  // nested_svm_check_permissions: the guest has not set EFER.SVME
+    case Intercept::vmrun:  // nested_svm_check_permissions: a guest that is no hypervisor has no EFER.SVME
     case Intercept::vmload:
     case Intercept::vmsave:
     case Intercept::stgi:
     case Intercept::clgi:
+      if (vcpu.nested != nullptr && !vcpu.guest_mode)
+        return handle_svm_instruction(vcpu, cpu, static_cast<Intercept>(code));
+      cpu.charge(cost_.h_insn);
+      return queue_exception(vcpu, svm::exception_vector::invalid_opcode, false, 0);
     case Intercept::invlpga:
     case Intercept::skinit:
     case Intercept::rdpru:

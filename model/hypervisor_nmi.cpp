@@ -18,8 +18,9 @@ namespace {
 constexpr std::uint64_t smm_entry = 0x38000;  // SMBASE 30000h + 8000h
 constexpr std::uint64_t debug_single_step = 1U << 14;
 
+// L2's virtual NMI is L1's.
 bool vnmi_enabled(const Vcpu& vcpu) {
-  return (vcpu.vmcb.control.int_ctl & svm::int_ctl::v_nmi_enable) != 0;
+  return !vcpu.guest_mode && (vcpu.vmcb.control.int_ctl & svm::int_ctl::v_nmi_enable) != 0;
 }
 
 bool in_shadow(const Vcpu& vcpu) {
@@ -59,8 +60,9 @@ void Hypervisor::set_nmi_mask(Vcpu& vcpu, bool masked) {
   control.clean &= ~svm::clean::intercepts;
 }
 
-// svm_nmi_allowed; GIF is always set when KVM asks about a guest that is not nested.
+// svm_nmi_allowed; GIF is always set when KVM asks about a guest that is no hypervisor.
 bool Hypervisor::nmi_allowed(const Vcpu& vcpu) {
+  if (vcpu.nested != nullptr && !gif_set(vcpu)) return false;
   return !nmi_masked(vcpu) && !in_shadow(vcpu);
 }
 

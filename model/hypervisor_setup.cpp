@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apic/apic_registers.hpp"
+#include "model/guest/flat_guest.hpp"
 #include "model/hypervisor.hpp"
 #include "model/vm.hpp"
 #include "svm/intercept.hpp"
@@ -18,34 +19,6 @@ namespace {
 constexpr std::uint64_t iopm_pa = 0x10000;
 constexpr std::uint64_t msrpm_pa = 0x20000;
 
-void flat_segment(svm::VmcbSegment& segment, std::uint16_t selector, std::uint16_t attrib) {
-  segment.selector = selector;
-  segment.attrib = attrib;
-  segment.limit = 0xffffffffU;
-  segment.base = 0;
-}
-
-// A flat 64-bit guest, as a unit-test kernel leaves it.
-void set_guest_state(svm::VmcbSave& save, const workloads::InitialState& initial) {
-  flat_segment(save.cs, initial.code_selector, 0x29b);
-  for (svm::VmcbSegment* segment : {&save.ds, &save.es, &save.ss, &save.fs, &save.gs})
-    flat_segment(*segment, 16, 0x293);
-  flat_segment(save.tr, 24, 0x8b);
-  save.gdtr.base = initial.gdt_base;
-  save.gdtr.limit = 0xffff;
-  save.idtr.base = initial.idt_base;
-  save.idtr.limit = 0xfff;
-  save.efer = svm::efer::svme | svm::efer::lma | svm::efer::lme | svm::efer::sce | svm::efer::nxe;
-  save.cr0 = svm::cr0::pg | svm::cr0::wp | svm::cr0::pe;
-  save.cr4 = svm::cr4::pae;
-  save.cr3 = 0x1000;
-  save.dr6 = 0xffff0ff0;
-  save.dr7 = 0x400;
-  save.rflags = svm::rflags::always_one | (initial.interrupts_enabled ? svm::rflags::interrupt : 0);
-  save.rip = initial.rip;
-  save.g_pat = 0x0007040600070406U;
-}
-
 }  // namespace
 
 const std::array<std::uint32_t, 12>& passed_through_msr_list();
@@ -59,39 +32,7 @@ void Hypervisor::set_dr_intercepts(svm::VmcbControl& control, bool on) {
 void Hypervisor::init_vmcb(Vcpu& vcpu) {
   svm::VmcbControl& control = vcpu.vmcb.control;
   const auto& features = host_.features;
-  // CR0 itself is left to the guest while its value is the one KVM would load (svm_set_cr0), CR3 and INVLPG
-  // under nested paging.
-  for (const Intercept intercept : {Intercept::read_cr4,
-                                    Intercept::write_cr4,
-                                    Intercept::intr,
-                                    Intercept::nmi,
-                                    Intercept::smi,
-                                    Intercept::cr0_sel_write,
-                                    Intercept::rdpmc,
-                                    Intercept::cpuid,
-                                    Intercept::invd,
-                                    Intercept::invlpga,
-                                    Intercept::ioio,
-                                    Intercept::msr,
-                                    Intercept::task_switch,
-                                    Intercept::shutdown,
-                                    Intercept::vmrun,
-                                    Intercept::vmmcall,
-                                    Intercept::vmload,
-                                    Intercept::vmsave,
-                                    Intercept::stgi,
-                                    Intercept::clgi,
-                                    Intercept::skinit,
-                                    Intercept::wbinvd,
-                                    Intercept::xsetbv,
-                                    Intercept::rdpru,
-                                    Intercept::rsm,
-                                    svm::exception_intercept(1),
-                                    svm::exception_intercept(6),
-                                    svm::exception_intercept(17),
-                                    svm::exception_intercept(18)}) {
-    set_intercept(control, intercept, true);
-  }
+  set_kvm_intercepts(control);
   set_dr_intercepts(control, true);
   set_intercept(control, Intercept::write_cr8, true);
   if (features.has(svm::Feature::vgif)) {
@@ -125,7 +66,7 @@ void Hypervisor::init_vmcb(Vcpu& vcpu) {
 // Where firmware or the start-up code hands over to the program.
 void Hypervisor::start_program(Vcpu& vcpu) {
   const workloads::InitialState initial = vcpu.source->initial_state();
-  set_guest_state(vcpu.vmcb.save, initial);
+  set_flat_guest(vcpu.vmcb.save, initial);
   if (vcpu.apic().mode() == apic::ApicMode::x2apic) {
     static_cast<void>(vcpu.apic().write_msr(apic::msr_x2apic_svr, initial.apic_svr));
   } else {
@@ -151,6 +92,7 @@ void Hypervisor::create_vcpu(Vcpu& vcpu) {
   for (const std::uint32_t msr : passed_through_msr_list())
     vm.msrpm.set(msr, false, false);
   vcpu.msrpm = &vm.msrpm;
+  create_nested(vcpu);
   if (vm.avic != nullptr) avic_create_vcpu(vcpu);
 }
 

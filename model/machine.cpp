@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/guest_vms.hpp"
 #include "model/marking_source.hpp"
 #include "model/units.hpp"
 
@@ -54,23 +55,6 @@ PhysicalCpu::Settings cpu_settings(const Scenario& scenario, unsigned index, std
     settings.smt_factor = host.smt_factor;
   }
   return settings;
-}
-
-// A local APIC as KVM emulates it (arch/x86/kvm/lapic.c): version 14h with six LVT entries, a 1 GHz bus, no
-// error reporting, ExtINT through LINT0 of the first vCPU (KVM_X86_QUIRK_LINT0_REENABLED).
-apic::LocalApicOptions kvm_apic_options(const Scenario& scenario, const VmConfig& vm, unsigned index) {
-  constexpr std::uint64_t bus_khz = 1'000'000;
-  constexpr std::uint64_t min_timer_period_us = 200;
-  apic::LocalApicOptions options;
-  options.version = 0x00050014;
-  options.bootstrap = index == 0;
-  options.initial_mode = vm.apic == "xapic" ? apic::ApicMode::xapic : apic::ApicMode::x2apic;
-  options.reports_errors = false;
-  options.lint0_ext_int_after_reset = true;
-  options.timer_by_owner = true;
-  options.timer_clock = {scenario.host.tsc_hz / 1000, bus_khz};
-  options.minimum_timer_period_cycles = ns_to_cycles(min_timer_period_us * 1000, scenario.host.tsc_hz);
-  return options;
 }
 
 // The default tunables, scaled as sched_init_granularity does.
@@ -154,10 +138,10 @@ Machine::Machine(const sc_core::sc_module_name& name, const Scenario& scenario,
         apic::Arbiter(config.vcpus, scenario.kvm.vector_hashing ? apic::ArbitrationPolicy::vector_hashing
                                                                 : apic::ArbitrationPolicy::delivery_count);
     for (unsigned i = 0; i < config.vcpus; ++i) {
-      auto vcpu =
-          std::make_unique<Vcpu>(fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features,
-                                 scenario.host.knobs, kvm_apic_options(scenario, config, i),
-                                 make_source(config, static_cast<unsigned>(v), i), hypervisor_);
+      auto vcpu = std::make_unique<Vcpu>(
+          fmt::format("vm{}_vcpu{}", v, i).c_str(), *vm, i, scenario.host.features, scenario.host.knobs,
+          kvm_apic_options(scenario, config.l1 != L1Style::none ? "x2apic" : config.apic, i),
+          make_source(config, static_cast<unsigned>(v), i), hypervisor_);
       vcpu->tid = first_tid + static_cast<std::int32_t>(vcpus_.size());
       vcpu->comm = fmt::format("CPU {}/KVM", i);
       vcpu->cpu_index = config.pin.empty() ? unpinned++ % scenario.host.pcpus : config.pin[i];

@@ -44,6 +44,8 @@ void check_vcpus(const Scenario& scenario) {
   std::vector<Problem> problems;
   for (const VmConfig& vm : scenario.vms) {
     if (vm.native) check_native(scenario, vm, problems);
+    for (Problem& problem : check_l1(scenario, vm))
+      problems.push_back(std::move(problem));
     if (vm.workload.kind.empty()) continue;
     const unsigned needed = workloads::program_info(vm.workload.kind).vcpus;
     for (Problem& problem : check_apic_driver(vm))
@@ -152,7 +154,9 @@ RunResult collect(const Machine& machine, const Scenario& scenario) {
     // One that has not run since its warm-up ended has nothing to show.
     if (warmup != 0) Hypervisor::end_warmup(*vcpu);
     const VcpuStats stats = vcpu->stats - vcpu->stats_at_warmup;
-    result.vcpus.push_back({vcpu->vm.name, vcpu->index, vcpu->exits.rows(), stats});
+    result.vcpus.push_back(
+        {vcpu->vm.name, vcpu->index, vcpu->exits.rows(), stats,
+         vcpu->nested != nullptr ? vcpu->nested->stats.rows() : std::vector<NestedStats::Row>{}});
   }
   for (const auto& vm : machine.vms()) {
     result.wakeup_latency += vm->wakeup_latency;
@@ -225,13 +229,18 @@ RunResult Simulation::run() {
   TraceSources traces;
   GuestVms guests;
   std::vector<std::shared_ptr<workloads::SharedCounters>> memories(scenario_.vms.size());
-  const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
+  GuestHypervisors hypervisors;
+  const SourceFactory workload = [&](const VmConfig& vm, unsigned vm_index,
+                                     unsigned vcpu) -> std::unique_ptr<workloads::WorkloadSource> {
     if (!vm.trace.empty()) return traces.make(scenario_, vm_index, vcpu);
     if (!vm.tasks.empty() || workloads::is_guest_workload(vm.workload.kind))
       return guests.make(scenario_, vm_index, vcpu);
     auto& memory = memories[vm_index];
     if (memory == nullptr) memory = std::make_shared<workloads::SharedCounters>();
     return workloads::make_program(vm.workload, vcpu, vm.vcpus, memory);
+  };
+  const SourceFactory own = [&](const VmConfig& vm, unsigned vm_index, unsigned vcpu) {
+    return hypervisors.wrap(scenario_, vm_index, vcpu, workload(vm, vm_index, vcpu));
   };
   const SimContext context;
   Scenario built = scenario_;

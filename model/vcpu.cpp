@@ -105,6 +105,9 @@ bool Vcpu::has_apic_page() const noexcept {
 }
 
 bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAccess) {
+  if (vcpu_.guest_mode)
+    return !lists_page(vcpu_.nested->shadow_absent, guest_physical) &&
+           vcpu_.nested->guest.maps(guest_physical);
   if ((guest_physical >> 12) == apic_page && vcpu_.has_apic_page()) return vcpu_.vm.avic->apic_page_mapped;
   return !lists_page(vcpu_.absent_pages, guest_physical) && !vcpu_.is_mmio(guest_physical);
 }
@@ -114,6 +117,7 @@ bool Vcpu::Environment::page_allows(std::uint64_t guest_physical, svm::PageAcces
 svm::NestedPage Vcpu::Environment::nested_page(std::uint64_t guest_physical) {
   svm::NestedPage page;
   page.present = false;
+  if (vcpu_.guest_mode) return page;
   if ((guest_physical >> 12) == apic_page && vcpu_.has_apic_page()) return page;
   if (vcpu_.is_mmio(guest_physical) && !lists_page(vcpu_.absent_pages, guest_physical)) {
     page.present = true;
@@ -131,6 +135,10 @@ const svm::MsrPermissionMap& Vcpu::Environment::msr_permission_map(std::uint64_t
 }
 const svm::IoPermissionMap& Vcpu::Environment::io_permission_map(std::uint64_t) {
   return vcpu_.vm.iopm;
+}
+
+svm::Vmcb* Vcpu::Environment::vmcb_page(std::uint64_t physical) {
+  return vcpu_.nested == nullptr ? nullptr : vcpu_.nested->guest.vmcb_page(physical);
 }
 
 }  // namespace svmsim::model

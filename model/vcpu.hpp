@@ -13,6 +13,7 @@
 #include "model/host_timer.hpp"
 #include "model/interfaces.hpp"
 #include "model/local_apic_unit.hpp"
+#include "model/nested.hpp"
 #include "model/policy/halt_poll.hpp"
 #include "model/stats/exit_stats.hpp"
 #include "model/stats/latency_stats.hpp"
@@ -147,6 +148,7 @@ class Vcpu : public sc_core::sc_module, public HostThread {
     std::uint64_t handler_entry(std::uint8_t vector) override;
     const svm::MsrPermissionMap& msr_permission_map(std::uint64_t physical) override;
     const svm::IoPermissionMap& io_permission_map(std::uint64_t physical) override;
+    svm::Vmcb* vmcb_page(std::uint64_t physical) override;
     // vcpu_avic.cpp
     void avic_vmrun(const svm::VmcbControl& control) override;
     void avic_entered() override;
@@ -194,7 +196,12 @@ class Vcpu : public sc_core::sc_module, public HostThread {
   const unsigned index;  ///< also the APIC ID
 
   // The guest.
-  alignas(4096) svm::Vmcb vmcb{};
+  alignas(4096) svm::Vmcb vmcb{};       ///< the one that runs: vmcb01, or vmcb02 while L2 runs
+  bool guest_mode = false;              ///< is_guest_mode: L2 runs
+  std::unique_ptr<NestedState> nested;  ///< null where the guest is no hypervisor
+  /// The VMCB of the guest itself, whatever runs.
+  [[nodiscard]] svm::Vmcb& vmcb01() noexcept { return guest_mode ? nested->vmcb01 : vmcb; }
+  [[nodiscard]] const svm::Vmcb& vmcb01() const noexcept { return guest_mode ? nested->vmcb01 : vmcb; }
   svm::GuestCpu guest;
   Environment environment;
   LocalApicUnit apic_unit;

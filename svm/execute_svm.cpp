@@ -1,6 +1,7 @@
 #include "svm/address.hpp"
 #include "svm/exit_code.hpp"
 #include "svm/guest_cpu.hpp"
+#include "svm/vmload_state.hpp"
 
 // SVM's own instructions in the guest (APM vol. 2, 15.5, 15.17, 15.33) and the TLB instructions that know
 // about guests.
@@ -8,28 +9,6 @@
 namespace svmsim::svm {
 
 namespace {
-
-/// VMLOAD and VMSAVE keep bases canonical.
-VmcbSegment canonical_base(VmcbSegment segment) noexcept {
-  segment.base = sign_extended(segment.base);
-  return segment;
-}
-
-/// What VMLOAD and VMSAVE move (15.5.2).
-void move_vmload_state(const VmcbSave& from, VmcbSave& to) noexcept {
-  to.fs = canonical_base(from.fs);
-  to.gs = canonical_base(from.gs);
-  to.tr = canonical_base(from.tr);
-  to.ldtr = canonical_base(from.ldtr);
-  to.kernel_gs_base = sign_extended(from.kernel_gs_base);
-  to.star = from.star;
-  to.lstar = from.lstar;
-  to.cstar = from.cstar;
-  to.sfmask = from.sfmask;
-  to.sysenter_cs = from.sysenter_cs;
-  to.sysenter_esp = from.sysenter_esp;
-  to.sysenter_eip = from.sysenter_eip;
-}
 
 /// What VMRUN, VMLOAD and VMSAVE raise before their intercepts. With NestedVirtVmcbAddrChk an address that no
 /// VMCB can have exits instead of #GP, so that a hypervisor can tell its guest of another limit.

@@ -9,6 +9,7 @@
 #include "svm/guest_action.hpp"
 #include "workloads/guest/guest_device.hpp"
 #include "workloads/guest/pv_memory.hpp"
+#include "workloads/nested_guest.hpp"
 
 namespace svmsim::workloads {
 
@@ -90,6 +91,9 @@ class WorkloadSource {
   /// The devices of this vCPU's VM, for which the host answers; nullptr when it has none. They live as long
   /// as the sources.
   [[nodiscard]] virtual std::vector<GuestDevice>* devices() { return nullptr; }
+
+  /// What L0 has to know of a guest hypervisor; nullptr for any other guest.
+  [[nodiscard]] virtual NestedGuest* nested_guest() { return nullptr; }
 
   /// Whether this vCPU only serves others: a run in which nobody else has anything left to do has ended.
   [[nodiscard]] virtual bool serves() const { return false; }

@@ -63,8 +63,8 @@ Binding<KvmConfig> pi_inject_timer_binding() {
 
 Binding<KvmConfig> nested_binding() {
   return boolean<KvmConfig>("kvm.nested", &KvmConfig::nested,
-                            "Offer SVM to the guests; a guest's own guests are not modelled, it counts for "
-                            "avic_x2apic_inhibit alone.",
+                            "Offer SVM to the guests, as vm.l1 needs it; it also counts for "
+                            "avic_x2apic_inhibit.",
                             "arch/x86/kvm/svm/svm.c module parameter");
 }
 

@@ -38,10 +38,12 @@ struct Costs {
   // Guest side.
   std::uint32_t t_irq_deliver = 0;  ///< IDT delivery
   std::uint32_t t_iret = 0;
-  std::uint32_t t_insn = 0;        ///< any other instruction that completes in guest mode
-  std::uint32_t t_halt_abort = 0;  ///< un-intercepted HLT with an event pending: enter and leave the halt
-  std::uint32_t t_halt_wake = 0;   ///< wake of a CPU halted in guest mode
-  std::uint32_t t_line = 0;        ///< a store by one CPU becomes visible to another
+  std::uint32_t t_insn = 0;           ///< any other instruction that completes in guest mode
+  std::uint32_t t_halt_abort = 0;     ///< un-intercepted HLT with an event pending: enter and leave the halt
+  std::uint32_t t_halt_wake = 0;      ///< wake of a CPU halted in guest mode
+  std::uint32_t h_nested_vmrun = 0;   ///< VMRUN of a guest: checks, vmcb02, the change of MMU
+  std::uint32_t h_nested_vmexit = 0;  ///< a #VMEXIT given to L1
+  std::uint32_t t_line = 0;           ///< a store by one CPU becomes visible to another
   // Guest kernel code, as modelled guests run it.
   std::uint32_t g_call = 0;          ///< smp_call_function_*, from its caller to the first APIC access
   std::uint32_t g_call_target = 0;   ///< the same for each target

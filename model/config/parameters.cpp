@@ -309,6 +309,15 @@ const std::vector<Binding<KvmConfig>>& kvm_parameters() {
         avic_x2apic_inhibit_binding(),
         pi_inject_timer_binding(),
         nested_binding(),
+        choice<KvmConfig>(
+            "kvm.nested_idle_hlt", &KvmConfig::nested_idle_hlt,
+            {{"none", NestedIdleHlt::none},
+             {"expose", NestedIdleHlt::expose},
+             {"emulate", NestedIdleHlt::emulate}},
+            "The idle-HLT intercept for guest hypervisors: not offered, offered on a CPU that has "
+            "it, or emulated by L0 with the CPU's HLT intercept.",
+            "expose: kvm list, v4 of the idle-HLT series, patch 3; emulate: proposed in its "
+            "review, 19 Dec 2024; mainline: none"),
         vnmi_binding(),
         boolean<KvmConfig>(
             "kvm.lapic_timer_advance", &KvmConfig::lapic_timer_advance,
@@ -357,6 +366,14 @@ const std::vector<Binding<VmDraft>>& vm_parameters() {
         apic_binding(),
         irqchip_binding(),
         pit_binding(),
+        choice<VmDraft>("vm.l1", &VmDraft::l1,
+                        {{"none", L1Style::none}, {"kvm", L1Style::kvm}, {"hyperv", L1Style::hyperv}},
+                        "The guest is a hypervisor of this style and the workload that of its guest (L2); "
+                        "needs kvm.nested.",
+                        "docs/nested.md"),
+        duration<VmDraft>("vm.l1_halt_poll_ns", &VmDraft::l1_halt_poll_ns, 0, kernel_uint_max,
+                          "Largest halt-polling window of a guest hypervisor of style kvm.",
+                          module_parameter),
         apicv_inhibits_binding(),
     };
     for (auto& binding : pv_parameters())

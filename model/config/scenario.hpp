@@ -94,13 +94,24 @@ struct HostConfig {
   std::vector<HostTaskConfig> tasks;
 };
 
+/// How L0 lets a guest hypervisor use the idle-HLT intercept.
+enum class NestedIdleHlt : std::uint8_t {
+  none,     ///< it does not (mainline)
+  expose,   ///< a CPU that has it does it
+  emulate,  ///< L0 does it, by the HLT intercept of the CPU
+};
+
+/// The kind of hypervisor that a guest is.
+enum class L1Style : std::uint8_t { none, kvm, hyperv };
+
 struct KvmConfig {
   bool idle_hlt = true;  ///< use the intercept where the CPU has it
   bool avic = false;
   bool avic_given = false;  ///< by the scenario; otherwise it follows kernel and CPU
   bool enable_ipiv = true;
-  bool avic_x2apic_inhibit = false;    ///< the rule of 2021
-  bool nested = false;                 ///< guests are offered SVM
+  bool avic_x2apic_inhibit = false;  ///< the rule of 2021
+  bool nested = false;               ///< guests are offered SVM
+  NestedIdleHlt nested_idle_hlt = NestedIdleHlt::none;
   bool lapic_timer_advance = true;     ///< the host timer of a TSC deadline fires early and learns how much
   bool pi_inject_timer = false;        ///< posted timer interrupts
   bool pi_inject_timer_given = false;  ///< otherwise it follows host.nohz_full
@@ -154,15 +165,18 @@ struct VmConfig : ThreadScheduling {
   std::string pit = "none";                 ///< in-kernel PIT: none, delay (re-injects lost ticks), discard
   std::vector<std::string> apicv_inhibits;  ///< reasons from outside of the model that hold all the time
   workloads::WorkloadSpec workload;
-  std::string trace;    ///< replay: path of an imported workload, instead of `workload`
+  std::string trace;           ///< replay: path of an imported workload, instead of `workload`
+  L1Style l1 = L1Style::none;  ///< the workload is that of a guest of this guest hypervisor
+  std::uint64_t l1_halt_poll_ns = 200000;
   bool native = false;  ///< the task set runs on the pCPUs themselves
   std::string tasks;    ///< a task set instead: a built-in name, or the path of a JSON file
 };
 
-/// What the guest's CPUID shows of vm.pv: all of it, unless the founding thread's proposal hides PV_SEND_IPI
-/// because the guest can use AVIC.
+/// What the guest's CPUID shows of vm.pv: all of it, but nothing in a guest of a guest, and unless the
+/// founding thread's proposal hides PV_SEND_IPI because the guest can use AVIC.
 [[nodiscard]] inline PvConfig visible_pv(const KvmConfig& kvm, const VmConfig& vm) {
   PvConfig pv = vm.pv;
+  if (vm.l1 != L1Style::none) pv.features = 0;
   if (kvm.avic_hides_pv_send_ipi && kvm.avic && !kvm.nested && vm.apic != "x2apic")
     pv.features &= ~kvm_feature::pv_send_ipi;
   return pv;

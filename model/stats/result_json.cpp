@@ -59,6 +59,15 @@ Json stats_json(const VcpuStats& stats) {
   return result;
 }
 
+Json nested_json(const std::vector<NestedStats::Row>& rows) {
+  Json result = Json::object();
+  for (const auto& [code, exits] : rows) {
+    result[exit_row_name(code)] = {
+        {"l1", exits.l1}, {"l2", exits.l2}, {"reflected", exits.reflected}, {"seen_by_l1", exits.seen_by_l1}};
+  }
+  return result;
+}
+
 Json latency_json(const LatencyStats& latency, std::uint64_t tsc_hz) {
   Json result;
   result["count"] = latency.count();
@@ -127,6 +136,7 @@ std::string to_json(const RunResult& result) {
     entry["exits"] = exits_json(vcpu.exits, result.tsc_hz);
     entry["halt"] = counter_json(halt_split(vcpu.exits), result.tsc_hz);
     entry["stats"] = stats_json(vcpu.stats);
+    if (!vcpu.nested.empty()) entry["nested"] = nested_json(vcpu.nested);
     json["vcpus"].push_back(std::move(entry));
   }
   json["pcpus"] = Json::array();

@@ -7,6 +7,7 @@
 
 #include "model/stats/exit_stats.hpp"
 #include "model/stats/latency_stats.hpp"
+#include "model/stats/nested_stats.hpp"
 #include "model/stats/vcpu_stats.hpp"
 #include "workloads/workload_source.hpp"
 
@@ -17,6 +18,7 @@ struct VcpuResult {
   unsigned vcpu = 0;
   std::vector<ExitStats::Row> exits;
   VcpuStats stats;
+  std::vector<NestedStats::Row> nested;  ///< exits by level, of a guest hypervisor
 };
 
 struct PcpuResult {

@@ -40,6 +40,10 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(EventKind::other
     "kvm_wait_lapic_expire",
     "kvm_ple_window_update",
     "svmsim_guest",
+    "kvm_nested_vmenter",
+    "kvm_nested_vmexit",
+    "kvm_nested_vmexit_inject",
+    "kvm_nested_intr_vmexit",
     "other",
 };
 static_assert(names.size() == static_cast<std::size_t>(EventKind::other) + 1);
@@ -80,6 +84,13 @@ std::optional<EventKind> event_kind_of(std::string_view name) {
     if (names[kind] == name) return static_cast<EventKind>(kind);
   }
   return std::nullopt;
+}
+
+std::optional<EventKind> readable_event_kind_of(std::string_view name) {
+  const std::optional<EventKind> kind = event_kind_of(name);
+  if (kind && *kind >= EventKind::kvm_nested_vmenter && *kind <= EventKind::kvm_nested_intr_vmexit)
+    return std::nullopt;
+  return kind;
 }
 
 void ThreadNames::set(std::int32_t tid, std::string_view comm) {

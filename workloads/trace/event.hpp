@@ -48,6 +48,10 @@ enum class EventKind : std::uint8_t {
   kvm_wait_lapic_expire,          ///< guest TSC minus deadline, two's complement
   kvm_ple_window_update,          ///< new, old
   svmsim_guest,                   ///< what a guest did without an exit (guest_marker.hpp)
+  kvm_nested_vmenter,        ///< rip, vmcb, nested rip, int_ctl, EVENTINJ, nested_ctl, nested_cr3, guest cr3
+  kvm_nested_vmexit,         ///< as kvm_exit
+  kvm_nested_vmexit_inject,  ///< exit code, info1, info2, EXITINTINFO (as kvm_entry)
+  kvm_nested_intr_vmexit,    ///< rip
   other,  ///< an event nobody here knows; name and text as read (TraceEvent::field: see Capture)
 };
 
@@ -69,6 +73,9 @@ struct TraceEvent {
 
 /// The kind of an event name without its system ("kvm_entry"); nothing for a name that svmsim does not know.
 [[nodiscard]] std::optional<EventKind> event_kind_of(std::string_view name);
+/// The same for the readers of recordings: nothing for events that are written and not read, those of nested
+/// guests, whose older forms differ and which replay has no use for.
+[[nodiscard]] std::optional<EventKind> readable_event_kind_of(std::string_view name);
 
 /// Names of host threads (the kernel's comm), for the prefix of a line and the text of sched events.
 class ThreadNames {

@@ -210,6 +210,24 @@ void append_text(Output out, const TraceEvent& event, KernelGeneration kernel, c
     case EventKind::svmsim_guest:
       fmt::format_to(out, "{}", guest_marker::text(event));
       break;
+    case EventKind::kvm_nested_vmenter:
+      fmt::format_to(out,
+                     "rip: 0x{:016x} vmcb: 0x{:016x} nested_rip: 0x{:016x} int_ctl: 0x{:08x} event_inj: "
+                     "0x{:08x} nested_npt={} {}: 0x{:016x}",
+                     f[0], f[1], f[2], f[3], low(f[4]), (f[5] & 1U) != 0 ? "y" : "n",
+                     (f[5] & 1U) != 0 ? "nested_cr3" : "guest_cr3", (f[5] & 1U) != 0 ? f[6] : f[7]);
+      break;
+    case EventKind::kvm_nested_vmexit:
+      append_kvm_exit(out, event, kernel);
+      break;
+    case EventKind::kvm_nested_vmexit_inject:
+      fmt::format_to(
+          out, "reason: {} ext_inf1: 0x{:016x} ext_inf2: 0x{:016x} ext_int: 0x{:08x} ext_int_err: 0x{:08x}",
+          svm::exit_name_or_hex(f[0]), f[1], f[2], low(f[3]), high(f[3]));
+      break;
+    case EventKind::kvm_nested_intr_vmexit:
+      fmt::format_to(out, "rip: 0x{:016x}", f[0]);
+      break;
     case EventKind::other:
       break;
   }

@@ -190,6 +190,10 @@ bool PayloadParser::parse(std::string_view text, TraceEvent& event) {
       return parse_ple_window(text, event);
     case EventKind::svmsim_guest:
       return guest_marker::parse(text, event);
+    case EventKind::kvm_nested_vmenter:  // not read (readable_event_kind_of)
+    case EventKind::kvm_nested_vmexit:
+    case EventKind::kvm_nested_vmexit_inject:
+    case EventKind::kvm_nested_intr_vmexit:
     case EventKind::other:
       return true;
   }
@@ -260,6 +264,10 @@ std::string_view PayloadParser::grammar(EventKind kind) {
       return "vcpu N old N new N (growed)";
     case EventKind::svmsim_guest:
       return "vcpu N rip 0xX ACTION";
+    case EventKind::kvm_nested_vmenter:
+    case EventKind::kvm_nested_vmexit:
+    case EventKind::kvm_nested_vmexit_inject:
+    case EventKind::kvm_nested_intr_vmexit:
     case EventKind::other:
       break;
   }

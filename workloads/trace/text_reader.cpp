@@ -193,7 +193,7 @@ bool TextParser::continues(std::string_view text) const {
   const std::string& held = buffers_[current_ ^ 1U];
   const std::size_t start = text.find_first_not_of("> \t");
   if (start == std::string_view::npos || held.size() + text.size() > options_.max_line_bytes) return false;
-  const std::optional<EventKind> kind = event_kind_of(held_.event);
+  const std::optional<EventKind> kind = readable_event_kind_of(held_.event);
   if (kind) {
     TraceEvent event;
     event.kind = *kind;
@@ -242,7 +242,7 @@ void TextParser::emit(const ParsedLine& parsed, std::uint64_t number) {
   event.time = parsed.time;
   event.cpu = parsed.cpu;
   event.tid = parsed.tid;
-  const std::optional<EventKind> kind = event_kind_of(parsed.event);
+  const std::optional<EventKind> kind = readable_event_kind_of(parsed.event);
   event.kind = kind.value_or(EventKind::other);
   std::string_view text = parsed.text;
   if (!kind && guest_marker::is_marker(parsed.event, text)) event.kind = EventKind::svmsim_guest;

@@ -97,7 +97,7 @@ class RecordSender {
       slot->name = usable ? format->name : "event " + std::to_string(type);
       slot->wants_text = slot->name == "print" || sink_.wants_text(slot->name);
       const std::string_view system = usable ? format->system : "";
-      const std::optional<EventKind> kind = event_kind_of(slot->name);
+      const std::optional<EventKind> kind = readable_event_kind_of(slot->name);
       if (kind && (system == "kvm" || system == "sched" || system == "power")) {
         slot->decoder = RecordDecoder(*kind, [&](const char* name, RawField& field) {
           const tep_format_field* const found = tep_find_field(format, name);
