@@ -100,6 +100,7 @@ class Study(StrEnum):
     ipi = "ipi"
     halt_polling = "halt-polling"
     hlt_exits = "hlt-exits"
+    nested = "nested"
 
 
 def _write_out(text: str) -> None:
@@ -248,7 +249,7 @@ def study(
     ] = False,
 ) -> None:
     """Repeat a published experiment: published beside simulated, with a verdict."""
-    from svmsim.studies import halt_polling, hlt_exits, idle_hlt, ipi
+    from svmsim.studies import halt_polling, hlt_exits, idle_hlt, ipi, nested
 
     make_directory(out)
     _check_outputs(json_)
@@ -257,13 +258,21 @@ def study(
     if quick and name not in (Study.halt_polling, Study.hlt_exits):
         text = "only the studies halt-polling and hlt-exits have a short form"
         raise UserError([problem(text, path="--quick")])
-    outcome: idle_hlt.Outcome | ipi.Outcome | halt_polling.Outcome | hlt_exits.Outcome
+    outcome: (
+        idle_hlt.Outcome
+        | ipi.Outcome
+        | halt_polling.Outcome
+        | hlt_exits.Outcome
+        | nested.Outcome
+    )
     if name is Study.ipi:
         outcome = ipi.study(progress=True, full=full)
     elif name is Study.halt_polling:
         outcome = halt_polling.study(progress=True, quick=quick)
     elif name is Study.hlt_exits:
         outcome = hlt_exits.study(progress=True, quick=quick)
+    elif name is Study.nested:
+        outcome = nested.study(progress=True)
     else:
         outcome = idle_hlt.study(progress=True)
     files = outcome.save(out)
