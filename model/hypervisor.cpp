@@ -186,7 +186,7 @@ void Hypervisor::svm_vcpu_run(Vcpu& vcpu, PhysicalCpu& cpu) {
   const std::uint8_t v_tpr = svm::int_ctl::v_tpr(vcpu.vmcb.control.int_ctl);
   if (own_tpr && v_tpr != vcpu.apic().cr8()) set_tpr(vcpu, cpu, static_cast<std::uint8_t>(v_tpr << 4));
   if (kernel_ != KernelGeneration::v6_1) trace_exit(vcpu, cpu);
-  if (vcpu.guest_mode) nested_sync_control_from_vmcb02(vcpu);
+  if (vcpu.nested != nullptr) note_nested_exit(vcpu);
   complete_interrupts(vcpu);
 }
 

@@ -166,6 +166,7 @@ class Hypervisor : public sc_core::sc_module, public HostTimerClient {
   void recalc_intercepts(Vcpu& vcpu) const;
   static void nested_svm_merge_msrpm(Vcpu& vcpu);
   static void nested_sync_control_from_vmcb02(Vcpu& vcpu);
+  static void note_nested_exit(Vcpu& vcpu);
   void nested_svm_vmexit(Vcpu& vcpu, PhysicalCpu& cpu);
   void nested_svm_simple_vmexit(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t exit_code);
 

@@ -58,8 +58,7 @@ void Hypervisor::handle_instruction(Vcpu& vcpu, PhysicalCpu& cpu, std::uint64_t 
     case Intercept::vmsave:
     case Intercept::stgi:
     case Intercept::clgi:
-      if (vcpu.nested != nullptr && !vcpu.guest_mode)
-        return handle_svm_instruction(vcpu, cpu, static_cast<Intercept>(code));
+      if (vcpu.nested != nullptr) return handle_svm_instruction(vcpu, cpu, static_cast<Intercept>(code));
       cpu.charge(cost_.h_insn);
       return queue_exception(vcpu, svm::exception_vector::invalid_opcode, false, 0);
     case Intercept::invlpga:

@@ -126,6 +126,7 @@ void Hypervisor::enter_svm_guest_mode(Vcpu& vcpu, PhysicalCpu& cpu, svm::Vmcb& v
   nested.guest.vmrun();
   vcpu.compute_left = nested.l2_compute_left;
   if (vcpu.apicv_active) vcpu.requests |= request::apicv_update;
+  cpu.synchronise();
   svm_set_gif(vcpu, true);
 }
 
@@ -210,7 +211,18 @@ void Hypervisor::nested_svm_merge_msrpm(Vcpu& vcpu) {
   vcpu.msrpm = &nested.msrpm02;
 }
 
-// nested_sync_control_from_vmcb02, behind every exit from L2.
+// svm_vcpu_run's part for them, behind every exit.
+void Hypervisor::note_nested_exit(Vcpu& vcpu) {
+  NestedExits& exits = vcpu.nested->stats.of(vcpu.vmcb.control.exit_code);
+  if (!vcpu.guest_mode) {
+    ++exits.l1;
+    return;
+  }
+  ++exits.l2;
+  nested_sync_control_from_vmcb02(vcpu);
+}
+
+// What the CPU has changed of L2's control area.
 void Hypervisor::nested_sync_control_from_vmcb02(Vcpu& vcpu) {
   using namespace svm::int_ctl;
   NestedState& nested = *vcpu.nested;

@@ -37,12 +37,8 @@ bool Hypervisor::nested_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
   NestedState& nested = *vcpu.nested;
   svm::VmcbControl& control = vcpu.vmcb.control;
   const std::uint64_t code = control.exit_code;
-  NestedExits& exits = nested.stats.of(code);
-  if (!vcpu.guest_mode) {
-    ++exits.l1;
-    return false;
-  }
-  ++exits.l2;
+  if (!vcpu.guest_mode) return false;
+  if (events_.active()) cpu.synchronise();  // the event shows the requests
   trace(cpu, vcpu, EventKind::kvm_nested_vmexit, code, vcpu.vmcb.save.rip, control.exit_info_1,
         control.exit_info_2, control.exit_int_info | std::uint64_t{control.exit_int_info_err} << 32,
         vcpu.requests);
@@ -50,7 +46,7 @@ bool Hypervisor::nested_exit(Vcpu& vcpu, PhysicalCpu& cpu) {
     case NestedExit::host:
       return false;
     case NestedExit::done:
-      ++exits.reflected;
+      ++nested.stats.of(code).reflected;
       nested_svm_vmexit(vcpu, cpu);
       break;
     case NestedExit::resume:
@@ -129,7 +125,10 @@ void Hypervisor::nested_npf(Vcpu& vcpu, PhysicalCpu& cpu) {
   const std::uint64_t address = control.exit_info_2;
   trace(cpu, vcpu, EventKind::kvm_page_fault, vcpu.vmcb.save.rip, address, control.exit_info_1);
   cpu.charge(cost_.h_npf);
-  if (!nested.guest.maps(address)) return nested_svm_vmexit(vcpu, cpu);
+  if (!nested.guest.maps(address)) {
+    ++nested.stats.of(exit_code::npf).reflected;
+    return nested_svm_vmexit(vcpu, cpu);
+  }
   auto& absent = nested.shadow_absent;
   absent.erase(std::remove_if(absent.begin(), absent.end(),
                               [&](std::uint64_t page) { return (page >> 12) == (address >> 12); }),
