@@ -92,9 +92,6 @@ class WorkloadSource {
   /// as the sources.
   [[nodiscard]] virtual std::vector<GuestDevice>* devices() { return nullptr; }
 
-  /// What L0 has to know of a guest hypervisor; nullptr for any other guest.
-  [[nodiscard]] virtual NestedGuest* nested_guest() { return nullptr; }
-
   /// Whether this vCPU only serves others: a run in which nobody else has anything left to do has ended.
   [[nodiscard]] virtual bool serves() const { return false; }
 
@@ -120,6 +117,9 @@ class WorkloadSource {
   /// Why the workload ended early, in one sentence ("interrupt did not arrive in iteration 3"); "" if it did
   /// not.
   [[nodiscard]] virtual std::string failure() const { return {}; }
+
+  /// What L0 has to know of a guest hypervisor; nullptr for any other guest.
+  [[nodiscard]] virtual NestedGuest* nested_guest() { return nullptr; }
 };
 
 }  // namespace svmsim::workloads
