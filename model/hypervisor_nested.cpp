@@ -34,7 +34,7 @@ constexpr std::uint32_t v_irq_injection_bits =
 /// The fields of the state save area that this model uses: what lies behind them is a reserved area.
 void copy_save(svm::VmcbSave& to, const svm::VmcbSave& from) noexcept {
   static_assert(std::is_trivially_copyable_v<svm::VmcbSave>);
-  std::memcpy(&to, &from, offsetof(svm::VmcbSave, reserved_298));
+  std::memcpy(static_cast<void*>(&to), &from, offsetof(svm::VmcbSave, reserved_298));
 }
 
 /// What VMRUN loads and #VMEXIT saves.
