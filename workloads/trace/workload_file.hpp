@@ -14,7 +14,8 @@ void write_workload(std::ostream& out, const ReplayWorkload& workload);
 /// Reads what write_workload() or a person wrote. Throws TraceError with every line that cannot be read.
 [[nodiscard]] ReplayWorkload read_workload(std::istream& in, const std::string& source);
 
-/// The same for files. A packed one is unpacked; one is packed when its name ends in .gz or .zst. Throw TraceError when the file cannot be opened or written.
+/// The same for files. A packed one is unpacked; one is packed when its name ends in .gz or .zst. Throw
+/// TraceError when the file cannot be opened or written.
 void write_workload_file(const std::string& path, const ReplayWorkload& workload);
 [[nodiscard]] ReplayWorkload read_workload_file(const std::string& path);
 
