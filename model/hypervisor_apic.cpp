@@ -108,7 +108,8 @@ void Hypervisor::apic_changed(Vcpu& vcpu, PhysicalCpu& cpu, std::uint8_t what, s
   if ((what & apic::changed::timer) != 0) {
     if (offset == apic::APIC_LVTT) {
       // apic_update_lvtt: a change from or to TSC-deadline mode cancels, any other leaves the timer alone.
-      if (!vcpu.apic().timer().armed()) cancel_hrtimer(vcpu, cpu);
+      const apic::ApicTimer& timer = vcpu.apic().timer();
+      if (!timer.armed() && !timer.ran_out()) cancel_hrtimer(vcpu, cpu);
     } else if (offset == apic::APIC_TDCR) {
       restart_after_divider(vcpu, cpu);
     } else {

@@ -38,7 +38,10 @@ void Hypervisor::restart_apic_timer(Vcpu& vcpu, PhysicalCpu& cpu) {
 // restart_apic_timer of the kernel, after a change of the divider: an expiry that is pending stays so.
 void Hypervisor::restart_after_divider(Vcpu& vcpu, PhysicalCpu& cpu) {
   cancel_hrtimer(vcpu, cpu);
-  if (vcpu.timer.pending && vcpu.apic().timer().mode() != apic::TimerMode::periodic) return;
+  const apic::ApicTimer& timer = vcpu.apic().timer();
+  if (vcpu.timer.pending && timer.mode() != apic::TimerMode::periodic) return;
+  // It ran out before the write, and its host timer had no time to fire.
+  if (!timer.armed() && timer.ran_out()) return start_sw_timer(vcpu, cpu);
   arm_apic_timer(vcpu, cpu);
 }
 

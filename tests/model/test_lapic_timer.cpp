@@ -102,7 +102,7 @@ TEST_CASE("an expiry that is pending when the divider or the mode is written is 
   for (const char* write : {"{ do = \"wrmsr\", msr = 0x83e, value = 0 },",           // TDCR: divide by 2
                             "{ do = \"wrmsr\", msr = 0x832, value = 0x200ef },"}) {  // LVTT: periodic
     unsigned during = 0;
-    for (unsigned count = 1500; count < 6000; count += 30) {
+    for (unsigned count = 1500; count < 6000; count += 10) {
       CAPTURE(std::string(write));
       CAPTURE(count);
       const Run result =
