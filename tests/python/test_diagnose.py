@@ -56,10 +56,10 @@ def test_interrupts_paired_with_their_line() -> None:
     rows = capture.summary["interrupts"]["injections"]
     assert [(row["vector"], row["cause"]) for row in rows] == [(52, "device_line")] * 2
     first = rows[0]
-    # kvm_set_irq at 108229.924107, kvm_inj_virq at 108229.924216.
-    assert first["latency"] == 109_000
+    # kvm_pic_set_irq at 108229.924118, kvm_inj_virq at 108229.924216.
+    assert first["latency"] == 98_000
     lines = next(CAPTURES.glob("24-*")).read_text().splitlines()
-    assert "kvm_set_irq: gsi 4 level 1" in lines[first["source_line"] - 1]
+    assert "kvm_pic_set_irq: chip 0 pin 4" in lines[first["source_line"] - 1]
     assert "kvm_inj_virq: irq 52" in lines[first["line"] - 1]
 
 
@@ -93,7 +93,7 @@ def test_apicv_is_active_and_why_not() -> None:
 @pytest.mark.parametrize(
     ("name", "subject", "words"),
     [
-        ("02", "dominates", "by count: msr 49 %"),
+        ("02", "dominates", "by count: msr 50 %"),
         ("06", "userspace", "EFAULT"),
         ("08", "dominates", "IO_INSTRUCTION 80 %"),
         ("10", "dominates", "of the time of all other exits MSR_WRITE takes"),
@@ -161,7 +161,7 @@ def test_a_recording_with_halts_and_ipis() -> None:
         ("6.12/c-tscdl-100us-hp200k", "polling", "polls succeed"),
         ("6.12/c-tscdl-100us-hp0", "polling", "no poll succeeds"),
         ("6.12/c-mixed-50us-1of8-1000us-hp200k", "windows", "polling window"),
-        ("6.12/g1-pause-spin-1to1", "storm", "spinning"),
+        ("6.12/g2-pause-spin-same-pcpu", "storm", "spinning"),
         ("6.12/a1-selfipi-x2apic", "apicv", "AVIC is not active"),
         ("6.12/d4-pingpong-halt-same-pcpu", "scheduling", "They share their CPUs"),
     ],

@@ -192,7 +192,8 @@ TEST_CASE("trace writers: every kind of event comes back from every format and g
       const TraceFile read = read_trace_file(file.path());
       REQUIRE(read.captures.size() == 1);
       const Capture& capture = read.captures.front();
-      CHECK(capture.problem_count == 0);
+      for (const Problem& problem : capture.problems)
+        FAIL_CHECK(problem.text());
       CHECK(capture.format == (format == TraceFormat::ftrace        ? "tracefs"
                                : format == TraceFormat::perf_script ? "perf script"
                                                                     : "trace.dat"));

@@ -58,8 +58,10 @@ bool starts_with(std::string_view text, std::string_view prefix) {
 // Where an event is counted: its stream, or, when no thread is known to be a vCPU, the vCPU that it names.
 std::size_t DiagnosisTally::place(const ReadEvent& read, std::size_t stream) {
   constexpr std::uint64_t loose = std::uint64_t{1} << 62;
-  const std::uint64_t key =
-      stream != VcpuThreads::none ? stream : loose + static_cast<std::uint32_t>(read.event.vcpu);
+  // A recording of nothing but polling windows has a stream without a number, and several vCPUs in it.
+  const bool named = read.event.kind == EventKind::kvm_halt_poll_ns && read.event.vcpu >= 0;
+  const bool known = stream != VcpuThreads::none && !(named && threads_.streams()[stream].vcpu < 0);
+  const std::uint64_t key = known ? stream : loose + static_cast<std::uint32_t>(read.event.vcpu);
   const auto [found, fresh] = places_.try_emplace(key, facts_.vcpus.size());
   if (fresh) {
     facts_.vcpus.emplace_back();
@@ -130,8 +132,8 @@ void DiagnosisTally::entry(Vcpu& vcpu, State& state, const ReadEvent& read) {
   ++vcpu.entries;
   if (state.in_host && event.time >= state.exit_time) {
     const std::uint64_t span = event.time - state.exit_time;
-    sum_of(vcpu, state.exit_code).spans.add(span);
-    if (is_halt(state.exit_code)) {
+    if (state.counts) sum_of(vcpu, state.exit_code).spans.add(span);
+    if (state.counts && is_halt(state.exit_code)) {
       vcpu.halts.all.add(span);
       if (!state.woke) vcpu.halts.pending.add(span);
     }
@@ -180,8 +182,8 @@ void DiagnosisTally::exit(Vcpu& vcpu, State& state, const ReadEvent& read) {
   ++sum_of(vcpu, event.field[0]).exits;
   if (state.entered && !state.in_host && event.time >= state.entry_time)
     vcpu.guest_time += event.time - state.entry_time;
-  // Of the exit itself: 6.1 prints some details of an exit before it.
-  state.in_host = state.entered;
+  state.in_host = true;
+  state.counts = state.entered;
   state.exit_time = event.time;
   state.exit_code = event.field[0];
   state.exit_rip = event.field[1];
@@ -345,7 +347,7 @@ DiagnosisFacts DiagnosisTally::finish() {
     const auto& streams = threads_.streams();
     if (key >= streams.size()) continue;
     facts_.vcpus[at].vm = streams[key].vm;
-    facts_.vcpus[at].vcpu = streams[key].vcpu;
+    if (streams[key].vcpu >= 0) facts_.vcpus[at].vcpu = streams[key].vcpu;
   }
   return std::move(facts_);
 }

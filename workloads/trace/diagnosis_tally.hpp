@@ -139,6 +139,7 @@ class DiagnosisTally {
  private:
   struct State {
     bool in_host = false;  ///< behind a kvm_exit
+    bool counts = false;   ///< which came behind a kvm_entry, as perf wants it
     bool entered = false;
     std::uint64_t entry_time = 0;
     std::uint64_t exit_time = 0;

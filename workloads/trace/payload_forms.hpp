@@ -28,7 +28,7 @@ template <typename Take>
     }
     const std::string_view key = scan.word();
     scan.skip_blanks();
-    const std::string_view value = scan.word();
+    const std::string_view value = scan.value();
     if (value.empty() || !take(key, value)) return false;
   }
   return true;

@@ -75,6 +75,16 @@ class TextScanner {
     return text_.substr(start, position_ - start);
   }
 
+  /// The same, up to a bracket: kvm_entry of 6.18 prints "error_code 0x00000000[immediate exit]".
+  std::string_view value() {
+    const std::size_t start = position_;
+    while (position_ < text_.size() && text_[position_] != ' ' && text_[position_] != '\t' &&
+           text_[position_] != '[') {
+      ++position_;
+    }
+    return text_.substr(start, position_ - start);
+  }
+
  private:
   static int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
