@@ -259,11 +259,7 @@ def study(
         text = "only the studies halt-polling and hlt-exits have a short form"
         raise UserError([problem(text, path="--quick")])
     outcome: (
-        idle_hlt.Outcome
-        | ipi.Outcome
-        | halt_polling.Outcome
-        | hlt_exits.Outcome
-        | nested.Outcome
+        idle_hlt.Outcome | ipi.Outcome | halt_polling.Outcome | hlt_exits.Outcome | nested.Outcome
     )
     if name is Study.ipi:
         outcome = ipi.study(progress=True, full=full)

@@ -91,11 +91,15 @@ def view(outcome: Outcome) -> RenderableType:
 
 def _markdown(outcome: Outcome) -> str:
     text = "# Idle HLT for guests of guests\n\n"
-    text += "Exits follow from the rules in docs/nested.md, times from the exits and the costs of the "
+    text += (
+        "Exits follow from the rules in docs/nested.md, times from the exits and the costs of the "
+    )
     text += "profile turin. No cycle counts of nested guests on AMD are published.\n"
     for workload, unit in _UNITS.items():
         lines = [_cells(row) for row in _summary(outcome.table, workload)]
-        text += f"\n## {workload} in L2, for each {unit}\n\n" + markdown(list(_COLUMNS), lines, left=3)
+        text += f"\n## {workload} in L2, for each {unit}\n\n" + markdown(
+            list(_COLUMNS), lines, left=3
+        )
     return text
 
 

@@ -62,7 +62,7 @@ def cells() -> Iterator[Cell]:
 
 
 def _scenario(cell: Cell, iterations: int) -> Scenario:
-    # Offered to L1 needs a CPU that has the intercept; the other two modes are for one that has not.
+    # Offered to L1 needs a CPU with the intercept; the other two modes are for one without.
     feature = "+idle_hlt" if cell.mode == "expose" else "-idle_hlt"
     workload: dict[str, Any] = {"tasks": "transactions"}
     if cell.workload == "idle_hlt_test":
@@ -121,10 +121,12 @@ def exits_by_level(result: Result) -> dict[tuple[str, str], int]:
 
 
 def _host_ns(result: Result) -> float:
-    return float(result.pcpus["host_ns"].sum() + result.pcpus["poll_ns"].sum())
+    return float(result.pcpus["host_ns"].sum()) + float(result.pcpus["poll_ns"].sum())
 
 
-def _per_unit(cell: Cell, results: Mapping[str, Result]) -> tuple[dict[tuple[str, str], float], float]:
+def _per_unit(
+    cell: Cell, results: Mapping[str, Result]
+) -> tuple[dict[tuple[str, str], float], float]:
     """Return exits by level and kind, and ns of L0, of one iteration or transaction."""
     more = results[f"{cell.name}-{MORE}"]
     if cell.workload != "idle_hlt_test":
@@ -139,14 +141,16 @@ def _per_unit(cell: Cell, results: Mapping[str, Result]) -> tuple[dict[tuple[str
 
 
 def frame(results: Mapping[str, Result]) -> pl.DataFrame:
-    """Return a row for each cell, level and kind of exit: its count per unit, and the derived one."""
+    """Return a row per cell, level and kind of exit: its count per unit, and the derived one."""
     import polars as pl
 
     rows = []
     for cell in cells():
         exits, host_ns = _per_unit(cell, results)
         expected = derived(cell.style, cell.mode) if cell.workload == "idle_hlt_test" else {}
-        by_rule = {(level, kind): n for level, kinds in expected.items() for kind, n in kinds.items()}
+        by_rule = {
+            (level, kind): n for level, kinds in expected.items() for kind, n in kinds.items()
+        }
         for level, kind in sorted({*exits, *by_rule}):
             rows.append(
                 {
