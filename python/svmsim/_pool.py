@@ -32,15 +32,15 @@ def _start_worker(cells: MutableSequence[float]) -> None:
 Look = Callable[[Result], Any]
 
 
-def _simulate(index: int, scenario: Scenario, look: Look | None = None) -> Any:
+def _simulate(index: int, scenario: Scenario) -> str:
     def report(share: float) -> None:
         _cells[index + 1] = max(share, 0.0)
         if _cells[0]:
             raise _StoppedError
 
-    result = scenario.run(progress=report, events=look is not None)
+    result = scenario.run(progress=report)
     _cells[index + 1] = 1.0
-    return result.to_json() if look is None else look(result)
+    return result.to_json()
 
 
 class SimulationPool:
@@ -61,8 +61,9 @@ class SimulationPool:
         Args:
             scenarios: what to simulate.
             weights: guesses of the relative work; the largest are started first.
-            looks: for each scenario a module's function that takes the result with its events, in
-                the process that simulated, to what comes back instead; or None.
+            looks: for each scenario a function that takes the result with its events to what
+                comes back instead; or None. Such scenarios are simulated in this process: events
+                are polars frames, and polars does not work behind a fork. Keep them small.
         """
         # Forked, so that a worker starts at once with svmsim loaded, and needs no importable
         # __main__. What was loaded besides (polars, matplotlib) is never used in a worker.
@@ -72,11 +73,11 @@ class SimulationPool:
         workers = max(1, min(os.cpu_count() or 1, len(scenarios)))
         self._executor = ProcessPoolExecutor(workers, context, _start_worker, (self._cells,))
         self._looks = list(looks) or [None] * len(scenarios)
-        self._futures: list[Future[Any] | None] = [None] * len(scenarios)
+        self._scenarios = list(scenarios)
+        self._futures: list[Future[str] | None] = [None] * len(scenarios)
         for index in sorted(range(len(scenarios)), key=lambda i: -self._weights[i]):
-            self._futures[index] = self._executor.submit(
-                _simulate, index, scenarios[index], self._looks[index]
-            )
+            if self._looks[index] is None:
+                self._futures[index] = self._executor.submit(_simulate, index, scenarios[index])
 
     def __enter__(self) -> SimulationPool:
         return self
@@ -101,9 +102,13 @@ class SimulationPool:
 
     def outcomes(self, progress: Callable[[float], None] | None = None) -> list[Any]:
         """Return results, or where there is a look what that made of it."""
-        futures = [future for future in self._futures if future is not None]
-        pending = set(futures)
+        pending = {future for future in self._futures if future is not None}
         total = sum(self._weights)
+        looked: list[Any] = []
+        for index, (scenario, look) in enumerate(zip(self._scenarios, self._looks, strict=True)):
+            looked.append(look(scenario.run(events=True)) if look is not None else None)
+            if look is not None:
+                self._cells[index + 1] = 1.0
         while pending:
             done, pending = wait(pending, timeout=0.1)
             for future in done:
@@ -112,8 +117,8 @@ class SimulationPool:
                 shares = zip(self._weights, self._cells[1:], strict=True)
                 progress(sum(weight * share for weight, share in shares) / total)
         return [
-            Result.from_json(future.result()) if look is None else future.result()
-            for future, look in zip(futures, self._looks, strict=True)
+            outcome if future is None else Result.from_json(future.result())
+            for future, outcome in zip(self._futures, looked, strict=True)
         ]
 
     @staticmethod
