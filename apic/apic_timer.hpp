@@ -47,8 +47,8 @@ class ApicTimer {
   [[nodiscard]] unsigned divider() const noexcept { return divider_; }
   [[nodiscard]] std::uint32_t initial_count() const noexcept { return initial_count_; }
   [[nodiscard]] bool armed() const noexcept { return running_ || deadline_ != 0; }
-  /// A count that has run out, and whose expiry nobody took: not armed any more, and not cancelled by a change
-  /// of the mode or divider either.
+  /// A count that has run out, and whose expiry nobody took: not armed any more, and not cancelled by a
+  /// change of the mode or divider either.
   [[nodiscard]] bool ran_out() const noexcept { return due_ != 0 && initial_count_ != 0; }
 
   void set_mode(TimerMode mode, std::uint64_t now_cycles) noexcept;

@@ -86,6 +86,7 @@ def commands_page() -> str:
 
     from svmsim import (  # noqa: F401 - they register commands
         _calibrate_command,
+        _study_command,
         _sweep_commands,
         _validate_command,
         _workload_commands,

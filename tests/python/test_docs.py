@@ -61,6 +61,7 @@ def commands() -> dict[str, Any]:
 
     from svmsim import (  # noqa: F401 - they register commands
         _calibrate_command,
+        _study_command,
         _sweep_commands,
         _validate_command,
         _workload_commands,
