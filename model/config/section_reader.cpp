@@ -179,8 +179,7 @@ std::optional<SettingValue> check_value(const Parameter& declaration, const RawV
     case ParameterType::text:
       if (const auto* text = std::get_if<std::string>(&value.value)) {
         if (is_later(declaration, *text, value, path, problems)) return std::nullopt;
-        if (!text->empty() || declaration.fallback == SettingValue(std::string{}))
-          return SettingValue(*text);
+        if (!text->empty() || declaration.fallback == SettingValue(std::string{})) return SettingValue(*text);
         problems.push_back(problem_at(value, path, "must not be empty"));
         return std::nullopt;
       }

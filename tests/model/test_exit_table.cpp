@@ -219,8 +219,7 @@ TEST_CASE("1.9: PAUSE loops and host interrupts") {
   check_alone(everywhere("pause 1"), [](GuestApic) { return "{ do = \"pause\", repeat = 3002 },\n"; });
   // 10 ms of work under a tick of 1 ms, 2.7 GHz.
   check_row(everywhere("interrupt 10"), 0,
-            [](GuestApic, bool with) { return Guest{{compute(with ? 27'000'000 : 100)}}; },
-            {"host.hz=1000"});
+            [](GuestApic, bool with) { return Guest{{compute(with ? 27'000'000 : 100)}}; }, {"host.hz=1000"});
 }
 
 }  // namespace svmsim::model::test

@@ -23,7 +23,7 @@ struct StatRow {
   std::optional<double> max_ns;
   std::optional<double> mean_ns;
   std::optional<double> error_pct;  ///< standard error of the mean, in percent of it (perf's "+-")
-  std::optional<double> rate;  ///< per second
+  std::optional<double> rate;       ///< per second
 };
 
 /// What the rows of a table are.
