@@ -84,14 +84,7 @@ def commands_page() -> str:
     """Every command with its help, as the command line prints it."""
     import typer
 
-    from svmsim import (  # noqa: F401 - they register commands
-        _calibrate_command,
-        _study_command,
-        _sweep_commands,
-        _validate_command,
-        _workload_commands,
-    )
-    from svmsim._commands import app
+    from svmsim._all_commands import app
 
     root = typer.main.get_command(app)
     text = "# Commands\n\nWhat `svmsim COMMAND --help` says.\n"

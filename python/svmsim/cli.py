@@ -47,14 +47,7 @@ def _check_arguments() -> None:
 
 def _run() -> int:
     """Run the command and return its exit status; the status of usage errors is typer's."""
-    from svmsim import (  # noqa: F401 - they register commands
-        _calibrate_command,
-        _study_command,
-        _sweep_commands,
-        _validate_command,
-        _workload_commands,
-    )
-    from svmsim._commands import app
+    from svmsim._all_commands import app
 
     status = 0
     try:

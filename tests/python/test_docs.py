@@ -59,14 +59,7 @@ def test_the_tutorial_runs(root: Path, tmp_path: Path) -> None:
 def commands() -> dict[str, Any]:
     import typer
 
-    from svmsim import (  # noqa: F401 - they register commands
-        _calibrate_command,
-        _study_command,
-        _sweep_commands,
-        _validate_command,
-        _workload_commands,
-    )
-    from svmsim._commands import app
+    from svmsim._all_commands import app
 
     found: dict[str, Any] = {}
 

@@ -13,15 +13,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from svmsim._files import write_text
 from svmsim._render import table, titled
 from svmsim.plot._style import MARKERS, OTHER, PAGE_INCHES, PALETTE, STYLE
 from svmsim.studies._halt_polling_rows import TRANSACTIONS, published
 from svmsim.studies._seeds_output import (
     judged_markdown,
     judged_view,
-    rows_frame,
     save_frame,
+    save_judged,
     summary,
 )
 from svmsim.studies._table import markdown
@@ -208,15 +207,11 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
     """Write everything below `directory`; return the files worth opening."""
     from svmsim import plot
 
-    table_md, table_json = directory / "table.md", directory / "table.json"
-    write_text(table_md, _markdown(outcome))
-    write_text(table_json, outcome.to_json())
-    for name, results in outcome.results.items():
-        for seed, result in enumerate(results, 1):
-            result.save(directory / "runs" / f"{name}-seed{seed}.json")
-    frames = save_frame(outcome.sweep.frame, directory, "sweep")
-    frames += save_frame(rows_frame(outcome.rows), directory, "rows")
-    frames += save_frame(plot.df_halt_poll_growth(outcome.growth), directory, "growth")
+    files = save_judged(
+        directory, _markdown(outcome), outcome.to_json(), outcome.rows, outcome.results
+    )
+    files += save_frame(outcome.sweep.frame, directory, "sweep")
+    files += save_frame(plot.df_halt_poll_growth(outcome.growth), directory, "growth")
     growth = plot.halt_poll_growth(
         outcome.growth, title="halt_poll_ns: idles of 50 µs, then of 300 µs"
     )
@@ -229,4 +224,4 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
     for name, figure in figures.items():
         pictures += plot.save(figure, directory / name)
     pngs = [file for file in pictures if file.suffix == ".png"]
-    return [table_md, table_json, *frames, *pngs]
+    return [*files, *pngs]

@@ -12,15 +12,14 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from svmsim._files import write_text
 from svmsim._render import table, titled
 from svmsim.plot._style import PAGE_INCHES, PALETTE, STYLE
 from svmsim.studies._hlt_exits_rows import DISABLED, HOSTS
 from svmsim.studies._seeds_output import (
     judged_markdown,
     judged_view,
-    rows_frame,
     save_frame,
+    save_judged,
     summary,
 )
 from svmsim.studies._table import markdown
@@ -121,14 +120,10 @@ def save(outcome: Outcome, directory: Path) -> list[Path]:
     """Write everything below `directory`; return the files worth opening."""
     from svmsim import plot
 
-    table_md, table_json = directory / "table.md", directory / "table.json"
-    write_text(table_md, _markdown(outcome))
-    write_text(table_json, outcome.to_json())
-    for name, results in outcome.results.items():
-        for seed, result in enumerate(results, 1):
-            result.save(directory / "runs" / f"{name}-seed{seed}.json")
-    frames = save_frame(outcome.frame, directory, "measurements")
-    frames += save_frame(rows_frame(outcome.rows), directory, "rows")
+    files = save_judged(
+        directory, _markdown(outcome), outcome.to_json(), outcome.rows, outcome.results
+    )
+    files += save_frame(outcome.frame, directory, "measurements")
     pictures = plot.save(picture(outcome.frame), directory / "hlt-exits")
     pngs = [file for file in pictures if file.suffix == ".png"]
-    return [table_md, table_json, *frames, *pngs]
+    return [*files, *pngs]

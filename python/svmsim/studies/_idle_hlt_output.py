@@ -13,7 +13,7 @@ from svmsim._files import write_bytes, write_text
 from svmsim._render import table, titled
 from svmsim.studies import idle_hlt
 from svmsim.studies._idle_hlt_rows import EXITS, MODES, oddities, published
-from svmsim.studies._table import TOLERANCES, Row, markdown
+from svmsim.studies._table import TOLERANCES, VERDICT_COLOURS, Row, markdown
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +24,6 @@ _RECORDED = (
     f"Recorded: {', '.join(idle_hlt.RECORDED_EVENTS)}, {idle_hlt.RECORDING_CYCLES} cycles a record"
 )
 _PLAIN = "Not recorded"
-_COLOURS = {"holds": "green", "fails": "bold red", "-": "dim"}
 
 
 def _by_kernel(rows: Iterable[Row], kernel: str) -> list[Row]:
@@ -55,7 +54,7 @@ def view(outcome: Outcome) -> RenderableType:
                 continue
             cells = [row.label, row.idle_hlt, row.published_text, row.number(row.simulated)]
             cells += [row.ratio_text, row.tolerance]
-            verdict = Text(row.verdict, _COLOURS[row.verdict])
+            verdict = Text(row.verdict, VERDICT_COLOURS[row.verdict])
             rest = []
             for kernel in beside:
                 other = others[kernel][index]

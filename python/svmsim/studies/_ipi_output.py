@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from svmsim._render import table, titled
 from svmsim.plot._style import COLUMN_INCHES, PALETTE, STYLE
 from svmsim.studies import ipi
 from svmsim.studies._ipi_rows import IpiRow
-from svmsim.studies._table import TOLERANCES, markdown
+from svmsim.studies._table import TOLERANCES, VERDICT_COLOURS, by_setup, markdown
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from svmsim.studies.ipi import Outcome
 
-_COLOURS = {"holds": "green", "fails": "bold red", "-": "dim"}
 _COLUMNS = ("quantity", "published", "simulated", "ratio", "tol.", "accepted", "verdict")
 
 
@@ -36,23 +34,16 @@ def _cells(row: IpiRow) -> list[str]:
     return [row.label, *numbers, row.tolerance, row.band]
 
 
-def _setups(rows: Sequence[IpiRow]) -> dict[str, list[IpiRow]]:
-    setups: dict[str, list[IpiRow]] = {}
-    for row in rows:
-        setups.setdefault(row.setup, []).append(row)
-    return setups
-
-
 def view(outcome: Outcome) -> RenderableType:
     """Return the tables for a terminal: what was published, then one fan-out of the grid."""
     parts: list[RenderableType] = [
         Text("The IPI experiment: published beside simulated", "bold"),
         Text(),
     ]
-    for setup, rows in _setups(outcome.rows).items():
+    for setup, rows in by_setup(outcome.rows).items():
         body = table(list(_COLUMNS), left=1)
         for row in rows:
-            body.add_row(*_cells(row), Text(row.verdict, _COLOURS[row.verdict]))
+            body.add_row(*_cells(row), Text(row.verdict, VERDICT_COLOURS[row.verdict]))
         parts += [titled(setup, body), Text()]
     marks = "; ".join(f"{mark}: {text}" for mark, text in TOLERANCES.items())
     parts += [Text(f"Tolerance {marks}."), Text()]
@@ -93,7 +84,7 @@ def _single(grid: pl.DataFrame, target: str) -> RenderableType:
 
 def _markdown(outcome: Outcome) -> str:
     text = "# The IPI experiment: published beside simulated\n"
-    for setup, rows in _setups(outcome.rows).items():
+    for setup, rows in by_setup(outcome.rows).items():
         lines = [[*_cells(row), row.verdict] for row in rows]
         text += f"\n## {setup}\n\n" + markdown(list(_COLUMNS), lines)
         text += "".join(

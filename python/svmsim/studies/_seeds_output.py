@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from rich.text import Text
 from svmsim._files import write_bytes, write_text
 from svmsim._render import table, titled
 from svmsim.studies._seeds import SeedRow
-from svmsim.studies._table import TOLERANCES, markdown
+from svmsim.studies._table import TOLERANCES, VERDICT_COLOURS, by_setup, markdown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_COLOURS = {"holds": "green", "fails": "bold red", "-": "dim"}
+    from svmsim.result import Result
+
 _COLUMNS = ("quantity", "published", "simulated", "by seed", "tol.", "accepted", "verdict")
 
 
@@ -26,20 +27,13 @@ def _cells(row: SeedRow) -> list[str]:
     return [row.label, *numbers, row.tolerance, row.band]
 
 
-def _setups(rows: Iterable[SeedRow]) -> dict[str, list[SeedRow]]:
-    setups: dict[str, list[SeedRow]] = {}
-    for row in rows:
-        setups.setdefault(row.setup, []).append(row)
-    return setups
-
-
 def judged_view(title: str, rows: Sequence[SeedRow]) -> list[RenderableType]:
     """Return the rows as tables for a terminal, one for each set-up."""
     parts: list[RenderableType] = [Text(title, "bold"), Text()]
-    for setup, part in _setups(rows).items():
+    for setup, part in by_setup(rows).items():
         body = table(list(_COLUMNS), left=1)
         for row in part:
-            body.add_row(*_cells(row), Text(row.verdict, _COLOURS[row.verdict]))
+            body.add_row(*_cells(row), Text(row.verdict, VERDICT_COLOURS[row.verdict]))
         parts += [titled(setup, body), Text()]
         parts += [Text(f"{row.quantity}: {row.note}.\n", "dim") for row in part if row.note]
     marks = "; ".join(f"{mark}: {text}" for mark, text in TOLERANCES.items())
@@ -56,7 +50,7 @@ def summary(rows: Sequence[SeedRow]) -> Text:
 def judged_markdown(title: str, rows: Sequence[SeedRow]) -> str:
     """Return the rows as Markdown."""
     text = f"# {title}\n"
-    for setup, part in _setups(rows).items():
+    for setup, part in by_setup(rows).items():
         lines = [[*_cells(row), row.verdict] for row in part]
         text += f"\n## {setup}\n\n" + markdown(list(_COLUMNS), lines)
         text += "".join(f"\n{row.quantity}: {row.note}.\n" for row in part if row.note)
@@ -97,3 +91,20 @@ def save_frame(frame: pl.DataFrame, directory: Path, name: str) -> list[Path]:
     write_text(csv, frame.write_csv())
     write_bytes(parquet, buffer.getvalue())
     return [csv, parquet]
+
+
+def save_judged(
+    directory: Path,
+    markdown_text: str,
+    json_text: str,
+    rows: Sequence[SeedRow],
+    results: Mapping[str, Sequence[Result]],
+) -> list[Path]:
+    """Write the table, the rows and every seed's result; return the files worth opening."""
+    table_md, table_json = directory / "table.md", directory / "table.json"
+    write_text(table_md, markdown_text)
+    write_text(table_json, json_text)
+    for name, seeds in results.items():
+        for seed, result in enumerate(seeds, 1):
+            result.save(directory / "runs" / f"{name}-seed{seed}.json")
+    return [table_md, table_json, *save_frame(rows_frame(rows), directory, "rows")]

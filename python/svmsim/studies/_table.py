@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 Tolerance = Literal["E", "R", "A", "D", "-"]
 
@@ -15,6 +15,9 @@ TOLERANCES = {
     "D": "sign, for every seed and greater than what the seeds differ by",
     "-": "reported, not judged",
 }
+
+
+VERDICT_COLOURS = {"holds": "green", "fails": "bold red", "-": "dim"}
 
 
 class Judged:
@@ -140,3 +143,19 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int
     rules = [":--" if index < left else "--:" for index in range(len(columns))]
     lines = [columns, rules, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+class _HasSetup(Protocol):
+    @property
+    def setup(self) -> str: ...
+
+
+_RowT = TypeVar("_RowT", bound=_HasSetup)
+
+
+def by_setup(rows: Iterable[_RowT]) -> dict[str, list[_RowT]]:
+    """Return the rows of each set-up, in the order of their first."""
+    setups: dict[str, list[_RowT]] = {}
+    for row in rows:
+        setups.setdefault(row.setup, []).append(row)
+    return setups
